@@ -1,0 +1,264 @@
+"""What may be wrong with what people hand in, and the words in which we say it.
+
+A message has four parts: where it is, what was expected, what came, and what to do.
+"""
+
+__all__ = [
+    "check_batches",
+    "check_between",
+    "check_bounds",
+    "check_count",
+    "check_finite",
+    "check_inside",
+    "check_names",
+    "check_one_source",
+    "check_rows",
+    "check_shape",
+    "check_varies",
+    "fail_cycle",
+    "fail_graph",
+    "near",
+    "pick",
+]
+
+import difflib
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from deepbc.errors import DataError, FitError, GraphError, SettingError, UnknownNameError
+
+
+def fail_graph(message: str) -> NoReturn:
+    raise GraphError(f"{message}.")
+
+
+def fail_cycle(cycle: Iterable[str]) -> NoReturn:
+    fail_graph(f"The graph has a cycle: {' -> '.join(cycle)}. Causes must come before effects; remove one of its edges")
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Words a hint at the known names that look like the given one, or says nothing."""
+    names = difflib.get_close_matches(str(name), list(known), n=3)
+
+    return f"Did you mean {' or '.join(map(repr, names))}?" if names else ""
+
+
+def pick(name: str, known: Collection[str], where: str) -> str:
+    """Returns the name if it is known."""
+    if name not in known:
+        hint = near(name, known) or f"Known are: {', '.join(map(repr, known))}."
+        raise UnknownNameError(f"{where}: unknown name {name!r}. {hint}")
+
+    return name
+
+
+def check_names(given: Collection[str], expected: Collection[str], where: str, optional: Collection[str] = ()) -> None:
+    """Every expected name is given, save the optional ones, and no other."""
+    for name in given:
+        if name not in expected:
+            hint = near(name, expected) or f"The variables are: {', '.join(map(repr, expected))}."
+            raise DataError(f"{where}: {name!r} is not a variable of the graph. {hint} Drop it or add it to the graph.")
+    for name in expected:
+        if name not in given and name not in optional:
+            came = ", ".join(map(repr, given)) or "none"
+            raise DataError(f"{where}: variable {name!r} is missing; got {came}. Add it.")
+
+
+def check_one_source(values: Collection[str], noise: Collection[str], expected: Iterable[str]) -> None:
+    """Every variable is given by its value or by its noise, not by both and not by none."""
+    for name in expected:
+        if name in values and name in noise:
+            raise DataError(f"Variable {name!r}: expected its value or its noise, got both. Leave out one.")
+        if name not in values and name not in noise:
+            raise DataError(f"Variable {name!r}: expected its value or its noise, got neither. Give one.")
+
+
+def check_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> None:
+    """The last axes are those of the variable."""
+    if len(shape) > len(came) or came[len(came) - len(shape) :] != shape:
+        expected = ", ".join(["*batch", *map(str, shape)])
+        raise DataError(
+            f"{where}: expected shape ({expected}), got {came}. Put the rows on the first axis and the components "
+            f"of the variable on the last."
+        )
+
+
+def check_batches(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """All batch shapes broadcast to one of them, so that (5, 1) beside (5,) is a mistake and not 25 rows."""
+    try:
+        common = torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        common = None
+
+    if shapes and common not in shapes.values():
+        came = ", ".join(f"{name!r} {tuple(shape)}" for name, shape in shapes.items())
+        raise DataError(f"Expected one number of rows for all variables, got {came}. Give each as many rows, or one.")
+
+
+def check_finite(rows: Tensor, where: str) -> None:
+    """No row has a NaN or an infinity; rows have shape `(*batch, dim)`."""
+    bad = ~torch.isfinite(rows).all(-1)
+    if bad.any():
+        value = rows[bad][0]
+        what = "a missing value (NaN)" if value.isnan().any() else "an infinity"
+        raise DataError(
+            f"{where}: expected finite numbers, got {what} in {_rows(bad)}. Drop these rows or fill the gaps."
+        )
+
+
+def check_inside(rows: Tensor, lower: float, upper: float, where: str) -> None:
+    """Every row lies strictly inside the bounds; rows have shape `(*batch, dim)`."""
+    outside = ((rows < lower) | (rows > upper)).any(-1)
+    if outside.any():
+        raise DataError(
+            f"{where}: expected values inside the bounds ({lower:g}, {upper:g}), got {rows[outside][0].tolist()} in "
+            f"{_rows(outside)}. Widen the bounds or drop these rows."
+        )
+
+    touching = ((rows == lower) | (rows == upper)).any(-1)
+    if touching.any():
+        raise DataError(
+            f"{where}: expected values strictly inside the bounds ({lower:g}, {upper:g}), got {_rows(touching)} on a "
+            f"bound. A continuous law never attains its bound: move the bound a little outward, leave it open with "
+            f"None, or drop these rows."
+        )
+
+
+def check_bounds(lower: float, upper: float, where: str) -> None:
+    if not lower < upper:
+        raise SettingError(f"{where}: expected bounds (lower, upper) with lower < upper, got ({lower:g}, {upper:g}).")
+
+
+def check_varies(rows: Tensor, where: str) -> None:
+    """No component is constant; rows have shape `(batch, dim)`."""
+    spread = rows.amax(0) - rows.amin(0)
+    constant = spread <= 1e-12 * rows.abs().amax(0)
+    if constant.any():
+        component = int(constant.nonzero()[0])
+        part = f" (component {component})" if rows.shape[-1] > 1 else ""
+        raise DataError(
+            f"{where}{part}: every row has the value {rows[0, component].item():g}. A constant has no noise to learn; "
+            f"take the variable out of the graph."
+        )
+
+
+def check_rows(rows: int, needed: int, where: str) -> None:
+    if rows < needed:
+        raise FitError(f"{where}: a fit needs at least {needed} rows, got {rows}. Add rows or use a simpler mechanism.")
+
+
+def check_count(count: int, where: str, least: int = 0) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise SettingError(f"{where}: expected a whole number of at least {least}, got {count!r}.")
+
+
+def check_between(value: float, lower: float, upper: float, where: str) -> None:
+    """The value lies strictly between the two."""
+    if not isinstance(value, int | float) or not lower < value < upper:
+        raise SettingError(f"{where}: expected a number between {lower:g} and {upper:g}, got {value!r}.")
+
+
+def _rows(bad: Tensor) -> str:
+    """Names the first of the bad rows, counted from 0, and how many there are; `bad` has shape `(*batch,)`."""
+    count, total = int(bad.sum()), bad.numel()
+    if bad.ndim == 0:
+        return "the row"
+
+    first = bad.nonzero()[0].tolist()
+    name = first[0] if len(first) == 1 else tuple(first)
+
+    return f"row {name}" if count == 1 else f"{count} of {total} rows, first row {name}"
+
+
+def check_weights(weights: Mapping[str, float]) -> None:
+    for name, weight in weights.items():
+        if not 0 <= weight < math.inf:
+            raise SettingError(f"distance weight of {name!r}: expected a finite number of at least 0, got {weight!r}.")
+
+
+def check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> None:
+    if isinstance(layers, str) or not layers:
+        raise SettingError(f"{where}: expected a list of layers such as ['affine', 'spline'], got {layers!r}.")
+    for layer in layers:
+        if layer not in known:
+            raise SettingError(f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known)}")
+
+
+def check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, parents_dim: int) -> torch.Size:
+    """The last axes of noise or values and of the parents are the mechanism's; returns their common batch shape."""
+    for name, tensor, expected in ((what, given, dim), ("parents", parents, parents_dim)):
+        if tensor.ndim == 0 or tensor.shape[-1] != expected:
+            raise DataError(
+                f"{where}: expected {name} with shape (*batch, {expected}), got {tuple(tensor.shape)}. "
+                f"The last axis holds the components, for example x.unsqueeze(-1)."
+            )
+
+    check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})
+
+    return torch.broadcast_shapes(given.shape[:-1], parents.shape[:-1])
+
+
+def check_value_dim(name: str, came: int, value: int, kind: str) -> None:
+    if came != value:
+        raise SettingError(
+            f"Variable {name!r}: its data has dimension {came}, its {kind} {value}. Set {kind}(..., value={came})."
+        )
+
+
+def check_law(result: object, rows: int, dim: int, where: str) -> Tensor:
+    """What a user's law returned is a tensor `(rows, dim)`, or `(rows,)` for a scalar."""
+    if not isinstance(result, Tensor):
+        raise DataError(
+            f"{where}: expected a torch tensor, got {type(result).__name__}. Write the law with torch operations, so "
+            f"that its derivatives are known."
+        )
+    if result.shape == (rows,) and dim == 1:
+        return result.unsqueeze(-1)
+    if result.shape != (rows, dim):
+        raise DataError(
+            f"{where}: expected shape ({rows}, {dim}), got {tuple(result.shape)}. The law acts row by row on tensors of "
+            f"shape (batch, dim)."
+        )
+
+    return result
+
+
+def check_graph(graph: object, expected: type) -> None:
+    if not isinstance(graph, expected):
+        raise GraphError(f"SCM: expected a CausalGraph, got {type(graph).__name__}. Write CausalGraph.parse('a -> b').")
+
+
+def check_contradiction(given: Tensor, predicted: Tensor, where: str) -> None:
+    """Values given for a deterministic variable are those that it predicts; both have shape `(*batch, dim)`."""
+    wrong = ((given - predicted).abs() > 1e-6 * (1 + predicted.abs())).any(-1)
+    if wrong.any():
+        raise DataError(
+            f"{where}: its value contradicts its Predictor in {_rows(wrong)}: got {given[wrong][0].tolist()}, the "
+            f"Predictor gives {predicted[wrong][0].tolist()}. Leave the variable out: it follows from its parents."
+        )
+
+
+def check_table(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Every column of a table has rows, and as many as the others."""
+    for name, shape in shapes.items():
+        if not shape:
+            raise DataError(f"data, {name!r}: expected one entry a row, got a single number. Give a list of rows.")
+
+    lengths = {name: shape[0] for name, shape in shapes.items()}
+    if len(set(lengths.values())) > 1:
+        came = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+        raise DataError(f"data: expected columns of one length, got {came}. Every row needs every variable.")
+    for name, length in lengths.items():
+        check_rows(length, 2, f"Variable {name!r}")
+
+
+def check_same_family(came: str, expected: str) -> None:
+    if came != expected:
+        raise SettingError(
+            f"replace: expected a mechanism of {expected}, got one fitted to {came}. Give an unfitted mechanism and "
+            f"call fit(data, only=[...])."
+        )

@@ -1,0 +1,88 @@
+"""What people hand in, as tensors: a data frame or one of its rows, a mapping of arrays, tensors, lists or numbers."""
+
+__all__ = ["read"]
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepbc.errors import DataError
+
+
+def read(data: Any, where: str) -> dict[str, Tensor]:
+    r"""Reads named columns of numbers.
+
+    Args:
+        data: A pandas data frame or Series (one row), or a mapping from names to anything that holds numbers.
+        where: What the data is, for an error.
+
+    Returns:
+        For each name a float64 tensor with the axes it came with.
+    """
+    pandas = sys.modules.get("pandas")
+
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        if not data.columns.is_unique:
+            twice = data.columns[data.columns.duplicated()][0]
+            raise DataError(f"{where}: the column {twice!r} comes twice. Drop or rename one.")
+        columns: Mapping[Any, Any] = {name: data[name] for name in data.columns}
+    elif isinstance(data, Mapping) or (pandas is not None and isinstance(data, pandas.Series)):
+        columns = data
+    else:
+        raise DataError(
+            f"{where}: expected a data frame or a mapping from names to arrays, got {type(data).__name__}. "
+            f"Write for example {{'x': [1.0, 2.0]}}."
+        )
+
+    return {name: read_column(column, f"{where}, {name!r}") for name, column in columns.items()}
+
+
+def read_column(column: Any, where: str) -> Tensor:
+    """Reads one column, or one number, as a float64 tensor with the axes it came with."""
+    if isinstance(column, Tensor):
+        return _real(column.detach(), where)
+
+    try:
+        array = np.asarray(column)
+    except ValueError as error:
+        raise DataError(f"{where}: expected an array of numbers, got rows of different lengths.") from error
+
+    if array.dtype.kind in "iuf":
+        return torch.from_numpy(array.astype(np.float64))
+    if array.dtype.kind in "OUS":
+        return torch.from_numpy(_numbers(array, where))
+
+    raise DataError(f"{where}: expected numbers, got {array.dtype}. Convert the column to numbers first.")
+
+
+def _real(column: Tensor, where: str) -> Tensor:
+    if column.is_complex() or column.dtype == torch.bool:
+        raise DataError(f"{where}: expected numbers, got {column.dtype}. Convert the column to numbers first.")
+
+    return column.to(torch.float64)
+
+
+def _numbers(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
+    """Reads numbers that sit in an array of objects, as the rows of a mixed data frame do; text is refused."""
+    flat = array.reshape(-1)
+
+    for i, item in enumerate(flat):
+        if isinstance(item, str | bytes | bool | list | tuple) or not _is_number(item):
+            row = np.unravel_index(i, array.shape)[0] if array.ndim else 0
+            raise DataError(
+                f"{where}: expected numbers, got {type(item).__name__} {item!r} in row {row}. "
+                f"Convert the column to numbers or drop the row."
+            )
+
+    return np.array([np.nan if item is None else float(item) for item in flat]).reshape(array.shape)
+
+
+def _is_number(item: Any) -> bool:
+    try:
+        return item is None or float(item) is not None
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,199 @@
+"""Fits the mechanisms of a model to rows of data, one variable after the other."""
+
+__all__ = ["Plan", "fit_mechanisms", "read_rows"]
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_contradiction, check_names, check_rows, check_table, check_varies
+from deepbc.checkpoint import Checkpoint, fingerprint
+from deepbc.data import read
+from deepbc.graph import CausalGraph
+from deepbc.mechanisms import Mechanism
+from deepbc.progress import Progress, progress
+from deepbc.results import FitReport, VariableFit
+from deepbc.seeds import generator
+from deepbc.sharing import Share, shared
+from deepbc.training import Loop, Rows, Training
+from deepbc.variables import OPEN, Family, Variable, flatten, unflatten
+
+LARGEST_TIE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a fit is run.
+
+    Args:
+        seed: Where the split, the first weights and the order of the rows come from.
+        training: The training of each variable that is named; the others have their mechanism's own.
+        checkpoint: The folder in which the state is kept, if any.
+        progress: Whether to show a progress bar; None shows it on a terminal.
+    """
+
+    seed: int
+    training: Mapping[str, Training]
+    checkpoint: str | os.PathLike[str] | None
+    progress: bool | None
+
+
+def read_rows(
+    data: Any,
+    graph: CausalGraph,
+    mechanisms: Mapping[str, Mechanism],
+    bounds: Mapping[str, tuple[float, float]],
+    known: Mapping[str, Variable],
+) -> tuple[dict[str, Variable], dict[str, Tensor]]:
+    """Reads the data of a fit: what each variable is, and its rows of shape `(rows, dim)`.
+
+    Args:
+        data: A data frame or a mapping from each variable to an array; that of a `Predictor` may be absent.
+        graph: The causal graph.
+        mechanisms: The mechanisms, bound or not.
+        bounds: The declared bounds.
+        known: Variables that stay as they are.
+    """
+    deterministic = {name for name, mechanism in mechanisms.items() if mechanism.deterministic}
+    columns = read(data, "data")
+    check_names(columns, tuple(graph), "data", optional=deterministic)
+    check_table({name: tuple(column.shape) for name, column in columns.items()})
+
+    variables: dict[str, Variable] = {}
+    rows: dict[str, Tensor] = {}
+    for name in graph.order:
+        where = f"Variable {name!r}"
+        if name in deterministic:
+            parents = tuple(variables[parent] for parent in graph.parents(name))
+            column = _predicted(name, mechanisms[name], parents, rows)
+            if name in columns:
+                check_contradiction(flatten(columns[name], column.shape[1:], where), column.flatten(1), where)
+        else:
+            column = columns[name]
+
+        variables[name] = known.get(name) or Variable.seen(name, column, bounds.get(name, OPEN))
+        rows[name] = variables[name].rows(column, where)
+        if not mechanisms[name].given:
+            check_varies(rows[name], where)
+
+    return variables, rows
+
+
+def _predicted(name: str, mechanism: Mechanism, parents: tuple[Variable, ...], rows: Mapping[str, Tensor]) -> Tensor:
+    """Computes the column of a deterministic variable from those of its parents."""
+    variable = Variable.of_dim(name, mechanism.value or 1, OPEN)
+    bound = mechanism.bind(Family(variable, parents), generator(0))
+    given = torch.cat([rows[parent.name] for parent in parents], dim=-1)
+
+    return unflatten(bound.predict(given[:, :0], given).detach(), variable.shape)
+
+
+def fit_mechanisms(
+    mechanisms: Mapping[str, Mechanism], families: Mapping[str, Family], rows: Mapping[str, Tensor], plan: Plan
+) -> tuple[dict[str, Mechanism], FitReport]:
+    """Fits a fresh copy of each mechanism.
+
+    Args:
+        mechanisms: The mechanisms to fit, by variable; they are not changed.
+        families: The family of each of these variables.
+        rows: The data of every variable, with shape `(rows, dim)`.
+        plan: How to go about it.
+
+    Returns:
+        The fitted copies and the report.
+    """
+    for name, mechanism in mechanisms.items():
+        check_rows(len(rows[name]), mechanism.rows_needed(families[name]), f"Variable {name!r}")
+
+    with shared() as share, progress("fit", len(mechanisms), plan.progress if share.first else False) as shown:
+        work = _Work(plan, rows, share, _checkpoint(mechanisms, families, rows, plan, share), shown)
+        results = {name: work.fit(mechanism, families[name]) for name, mechanism in mechanisms.items()}
+
+    fitted = {name: mechanism for name, (mechanism, _) in results.items()}
+
+    return fitted, FitReport(tuple(entry for _, entry in results.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What the fits of all variables share."""
+
+    plan: Plan
+    rows: Mapping[str, Tensor]
+    share: Share
+    checkpoint: Checkpoint
+    shown: Progress
+
+    def fit(self, mechanism: Mechanism, family: Family) -> tuple[Mechanism, VariableFit]:
+        start = time.monotonic()
+        name = family.child.name
+        training = self.plan.training.get(name, mechanism.default_training)
+        split = self._split(family, training.validation)
+
+        fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights")).to(split.x)
+        loop = Loop(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
+        outcome = fresh.fit(split, loop)
+
+        self.shown.advance()
+        entry = VariableFit(
+            name=name,
+            mechanism=type(fresh).__name__,
+            nll=outcome.held_out.mean().item(),
+            rows=len(split.held_x),
+            curves={stage: (curve.train, curve.held_out) for stage, curve in loop.curves.items()},
+            seconds=time.monotonic() - start,
+            notes=(*outcome.notes, *_ties(self.rows[name])),
+        )
+
+        return fresh, entry
+
+    def _split(self, family: Family, validation: float) -> Rows:
+        """Splits the rows, the same way for every variable, into those to learn from and those held out."""
+        x = self.rows[family.child.name]
+        parents = torch.cat([x[:, :0], *(self.rows[parent.name] for parent in family.parents)], dim=-1)
+        order = torch.randperm(len(x), generator=generator(self.plan.seed, "split")).to(x.device)
+        held, kept = order.tensor_split([max(2, round(validation * len(x)))])
+
+        return Rows(x[kept], parents[kept], x[held], parents[held])
+
+    def _tell(self, name: str) -> Callable[[str, int, float], None]:
+        def tell(stage: str, epoch: int, loss: float) -> None:
+            self.shown.tell(f"{name}: {stage}, epoch {epoch}, held-out {loss:.4f}")
+
+        return tell
+
+
+def _checkpoint(
+    mechanisms: Mapping[str, Mechanism],
+    families: Mapping[str, Family],
+    rows: Mapping[str, Tensor],
+    plan: Plan,
+    share: Share,
+) -> Checkpoint:
+    if plan.checkpoint is None:
+        return Checkpoint(None, "")
+
+    settings = {
+        "seed": plan.seed,
+        "mechanisms": {name: repr(mechanism) for name, mechanism in mechanisms.items()},
+        "families": {name: asdict(family) for name, family in families.items()},
+        "training": {name: asdict(plan.training.get(name, mechanisms[name].default_training)) for name in mechanisms},
+    }
+
+    return Checkpoint(plan.checkpoint, fingerprint(settings, rows.values()), writes=share.first)
+
+
+def _ties(rows: Tensor) -> tuple[str, ...]:
+    """Remarks on a value that many rows share: a density has no true height there."""
+    values, counts = rows[:, :1].unique(return_counts=True)
+    most = counts.argmax()
+    share = counts[most].item() / len(rows)
+    if rows.shape[-1] > 1 or share < LARGEST_TIE:
+        return ()
+
+    return (f"{share:.0%} of the rows share the value {values[most].item():g}: its density there is a spike",)

@@ -1,0 +1,233 @@
+r"""The causal graph: which variable listens to which.
+
+A graph names the parents of every variable. Everything else follows: the order in which a world is completed, the
+ancestors that may carry a change, the descendants that follow it.
+
+Example:
+    >>> graph = CausalGraph.parse("thickness -> intensity; thickness, intensity -> image")
+    >>> graph.parents("image")
+    ('thickness', 'intensity')
+    >>> graph.ancestors("image")
+    ('thickness', 'intensity')
+"""
+
+__all__ = ["CausalGraph"]
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from deepbc._checks import fail_cycle, fail_graph, near, pick
+
+
+class CausalGraph:
+    r"""Creates an immutable causal graph from the parents of each variable.
+
+    Args:
+        parents: A mapping from every variable to the names of its parents. The order of the variables and of each
+            variable's parents is kept.
+
+    Raises:
+        GraphError: The graph is empty, has a cycle, a self-loop, a duplicate edge or an unknown parent.
+
+    Example:
+        >>> graph = CausalGraph({"age": [], "income": ["age"], "loan": ["age", "income"]})
+        >>> graph.order
+        ('age', 'income', 'loan')
+        >>> graph.descendants("income")
+        ('loan',)
+    """
+
+    __slots__ = ("_children", "_order", "_parents")
+
+    def __init__(self, parents: Mapping[str, Iterable[str]]) -> None:
+        if not parents:
+            fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []})")
+
+        self._parents = {name: _names(name, listed) for name, listed in parents.items()}
+
+        for name, listed in self._parents.items():
+            _check_parents(name, listed, self._parents)
+
+        children: dict[str, list[str]] = {name: [] for name in self._parents}
+        for name, listed in self._parents.items():
+            for parent in listed:
+                children[parent].append(name)
+
+        self._children = {name: tuple(listed) for name, listed in children.items()}
+        self._order = _topological_order(self._parents, self._children)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        r"""Reads a graph from text: names, commas, arrows, and `;` or a new line between statements.
+
+        Args:
+            text: For example `"a, b -> c; c -> d; e"`. A chain `"a -> b -> c"` and a lone name are statements too.
+
+        Example:
+            >>> CausalGraph.parse("a, b -> c -> d").edges
+            (('a', 'c'), ('b', 'c'), ('c', 'd'))
+        """
+        parents: dict[str, list[str]] = {}
+
+        for statement in filter(None, map(str.strip, re.split(r"[;\n]", text))):
+            groups = [_split_names(group, statement) for group in statement.split("->")]
+            for name in (name for group in groups for name in group):
+                parents.setdefault(name, [])
+            for causes, effects in zip(groups, groups[1:], strict=False):
+                for effect in effects:
+                    parents[effect].extend(causes)
+
+        return cls(parents)
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Self:
+        r"""Reads a graph from a `networkx.DiGraph`, whose nodes become names by `str`."""
+        if not graph.is_directed():
+            fail_graph("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph")
+
+        parents: dict[str, list[str]] = {str(node): [] for node in graph.nodes}
+        for cause, effect in graph.edges():
+            parents[str(effect)].append(str(cause))
+
+        return cls(parents)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The variables, every parent before its children; ties keep the order in which they were named."""
+        return self._order
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """The pairs (parent, child)."""
+        return tuple((parent, name) for name, listed in self._parents.items() for parent in listed)
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """Names the direct causes of a variable, in the order in which its mechanism sees them."""
+        return self._parents[pick(name, self._parents, "graph")]
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """Names the direct effects of a variable."""
+        return self._children[pick(name, self._parents, "graph")]
+
+    def ancestors(self, *names: str) -> tuple[str, ...]:
+        """Names all direct and indirect causes of the given variables, without themselves, in topological order."""
+        return self._closure(names, self._parents)
+
+    def descendants(self, *names: str) -> tuple[str, ...]:
+        """Names all direct and indirect effects of the given variables, without themselves, in topological order."""
+        return self._closure(names, self._children)
+
+    def to_mermaid(self) -> str:
+        r"""Writes the graph as a Mermaid flowchart.
+
+        Example:
+            >>> print(CausalGraph.parse("a -> b").to_mermaid())
+            graph TD
+                n0["a"]
+                n1["b"]
+                n0 --> n1
+        """
+        number = {name: f"n{i}" for i, name in enumerate(self)}
+        nodes = [f'    {number[name]}["{name.replace(chr(34), "#quot;")}"]' for name in self]
+        arrows = [f"    {number[cause]} --> {number[effect]}" for cause, effect in self.edges]
+
+        return "\n".join(["graph TD", *nodes, *arrows])
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Writes the graph as a mapping from every variable to its parents, as the constructor takes it."""
+        return {name: list(listed) for name, listed in self._parents.items()}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parents)
+
+    def __len__(self) -> int:
+        return len(self._parents)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parents
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CausalGraph) and self._parents == other._parents
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._parents.items()))
+
+    def __repr__(self) -> str:
+        return f"CausalGraph({self.to_dict()})"
+
+    def _closure(self, names: tuple[str, ...], step: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        reached: set[str] = set()
+        frontier = [neighbour for name in names for neighbour in step[pick(name, self._parents, "graph")]]
+
+        while frontier:
+            name = frontier.pop()
+            if name not in reached:
+                reached.add(name)
+                frontier.extend(step[name])
+
+        return tuple(name for name in self._order if name in reached and name not in names)
+
+
+def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
+    if not isinstance(name, str) or not name.strip():
+        fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}")
+    if isinstance(listed, str):
+        fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}]")
+
+    return tuple(listed)
+
+
+def _check_parents(name: str, listed: tuple[str, ...], known: Mapping[str, tuple[str, ...]]) -> None:
+    for i, parent in enumerate(listed):
+        if parent == name:
+            fail_graph(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop")
+        if parent in listed[:i]:
+            fail_graph(f"The edge {parent} -> {name} is given twice. Remove one")
+        if parent not in known:
+            hint = near(parent, known) or f"Add {parent!r}: [] to the graph"
+            fail_graph(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
+
+
+def _topological_order(
+    parents: Mapping[str, tuple[str, ...]], children: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    number = {name: i for i, name in enumerate(parents)}
+    waiting = {name: len(listed) for name, listed in parents.items()}
+    ready = [number[name] for name in parents if not waiting[name]]
+    names, order = list(parents), list[str]()
+
+    while ready:
+        order.append(names[heapq.heappop(ready)])
+        for child in children[order[-1]]:
+            waiting[child] -= 1
+            if not waiting[child]:
+                heapq.heappush(ready, number[child])
+
+    if len(order) < len(parents):
+        fail_cycle(_cycle({name: listed for name, listed in parents.items() if waiting[name]}))
+
+    return tuple(order)
+
+
+def _cycle(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Walks from effect to cause among variables that all have a cause left, until one comes again."""
+    path = [next(iter(parents))]
+    seen = {path[0]: 0}
+
+    while True:
+        cause = next(parent for parent in parents[path[-1]] if parent in parents)
+        if cause in seen:
+            return [*reversed(path[seen[cause] :]), path[-1]]
+        seen[cause] = len(path)
+        path.append(cause)
+
+
+def _split_names(group: str, statement: str) -> list[str]:
+    names = [name.strip() for name in group.split(",")]
+
+    if not all(names):
+        fail_graph(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'")
+
+    return names

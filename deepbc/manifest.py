@@ -1,0 +1,128 @@
+"""A model as JSON and tensors, and back. The manifest names mechanisms and laws; it never holds code."""
+
+__all__ = ["describe", "rebuild"]
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from deepbc.errors import GraphError, SettingError, StorageError
+from deepbc.graph import CausalGraph
+from deepbc.laws import law_called, name_of
+from deepbc.mechanisms import Mechanism
+from deepbc.seeds import generator
+from deepbc.variables import Family, Variable, read_bounds
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Variable(_Record):
+    shape: tuple[int, ...]
+    lower: float | None
+    upper: float | None
+    sd: tuple[float, ...]
+
+
+class _Mechanism(_Record):
+    kind: str
+    settings: dict[str, Any]
+
+
+class _Model(_Record):
+    graph: dict[str, list[str]] = Field(min_length=1)
+    variables: dict[str, _Variable]
+    mechanisms: dict[str, _Mechanism]
+
+
+def describe(
+    graph: CausalGraph, variables: Mapping[str, Variable], mechanisms: Mapping[str, Mechanism]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Writes a model as the content of a manifest and the tensors beside it."""
+    model = _Model(
+        graph=graph.to_dict(),
+        variables={name: _write_variable(variables[name]) for name in graph},
+        mechanisms={name: _write_mechanism(name, mechanisms[name]) for name in graph},
+    )
+    tensors = {
+        f"{name}/{key}": tensor for name in graph for key, tensor in mechanisms[name].state_dict().items()
+    }
+
+    return model.model_dump(mode="json"), tensors
+
+
+def rebuild(
+    content: Mapping[str, Any], tensors: Mapping[str, Tensor], *, where: str
+) -> tuple[CausalGraph, dict[str, Variable], dict[str, Mechanism]]:
+    """Makes graph, variables and mechanisms from what `describe` wrote.
+
+    Raises:
+        StorageError: The content is not a model of ours, or the tensors are not its weights.
+    """
+    try:
+        model = _Model.model_validate(content)
+        graph = CausalGraph(model.graph)
+        variables = {name: _read_variable(name, model.variables[name]) for name in graph}
+        families = {name: Family(variables[name], tuple(variables[parent] for parent in graph.parents(name))) for name in graph}
+        mechanisms = {name: _read_mechanism(families[name], model.mechanisms[name], where) for name in graph}
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise StorageError(f"{where}: is not a model: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
+    except KeyError as error:
+        raise StorageError(f"{where}: is not a model: nothing is said of the variable {error}.") from error
+    except (GraphError, SettingError) as error:
+        raise StorageError(f"{where}: is not a model: {error}") from error
+
+    _load_weights(mechanisms, tensors, where)
+
+    return graph, variables, mechanisms
+
+
+def _write_variable(variable: Variable) -> _Variable:
+    lower, upper = (bound if math.isfinite(bound) else None for bound in (variable.lower, variable.upper))
+
+    return _Variable(shape=variable.shape, lower=lower, upper=upper, sd=variable.sd)
+
+
+def _read_variable(name: str, record: _Variable) -> Variable:
+    return Variable(name, record.shape, *read_bounds((record.lower, record.upper), f"Variable {name!r}"), record.sd)
+
+
+def _write_mechanism(name: str, mechanism: Mechanism) -> _Mechanism:
+    settings = {
+        key: {"law": name_of(value, f"Variable {name!r}")} if callable(value) else value
+        for key, value in mechanism.settings().items()
+    }
+
+    return _Mechanism(kind=type(mechanism).__name__, settings=settings)
+
+
+def _read_mechanism(family: Family, record: _Mechanism, where: str) -> Mechanism:
+    name = family.child.name
+    if record.kind not in Mechanism.kinds:
+        raise StorageError(f"{where}: variable {name!r} has the unknown mechanism {record.kind!r}. Import its module.")
+
+    settings = {
+        key: law_called(str(value["law"]), f"{where}, variable {name!r}") if isinstance(value, dict) else value
+        for key, value in record.settings.items()
+    }
+    try:
+        return Mechanism.kinds[record.kind](**settings).bind(family, generator(0))
+    except (TypeError, ValueError, KeyError) as error:
+        raise StorageError(f"{where}: variable {name!r} has settings that {record.kind} refuses: {error}") from error
+
+
+def _load_weights(mechanisms: Mapping[str, Mechanism], tensors: Mapping[str, Tensor], where: str) -> None:
+    states = {name: mechanism.state_dict() for name, mechanism in mechanisms.items()}
+    expected = {f"{name}/{key}": tuple(tensor.shape) for name, state in states.items() for key, tensor in state.items()}
+    came = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+    if expected != came:
+        odd = min(expected.items() ^ came.items())[0]
+        raise StorageError(f"{where}: the weights are not those of the manifest's mechanisms; {odd!r} differs.")
+
+    for name, mechanism in mechanisms.items():
+        mechanism.load_state_dict({key: tensors[f"{name}/{key}"] for key in states[name]})

@@ -1,0 +1,10 @@
+"""Causal laws: learned from data, or given."""
+
+__all__ = ["Additive", "Equation", "Flow", "Linear", "Mechanism", "Predictor"]
+
+from deepbc.mechanisms.additive import Additive
+from deepbc.mechanisms.base import Mechanism
+from deepbc.mechanisms.equation import Equation
+from deepbc.mechanisms.flow import Flow
+from deepbc.mechanisms.linear import Linear
+from deepbc.mechanisms.predictor import Predictor

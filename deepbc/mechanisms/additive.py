@@ -1,0 +1,88 @@
+r"""The additive law: a network of the parents plus Gaussian noise.
+
+.. math:: x = b(m(x_{pa}) + L u), \qquad L \text{ lower triangular},
+
+with :math:`m` linear plus a bounded network and :math:`b` the link of the variable's bounds (the identity where it has
+none). For noise of another shape use `Flow`.
+"""
+
+__all__ = ["Additive"]
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from deepbc._checks import check_count
+from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.mechanisms.outer import Outer, Scaling
+from deepbc.mechanisms.regression import least_squares
+from deepbc.nn.conditioner import Conditioner
+from deepbc.training import Rows
+from deepbc.variables import Family
+
+
+class Additive(Mechanism):
+    """Creates an additive law with Gaussian noise.
+
+    Args:
+        hidden: The units of each hidden layer of the network; none leaves the linear part alone.
+
+    Example:
+        >>> Additive(hidden=[16])
+        Additive(hidden=(16,))
+    """
+
+    def __init__(self, *, hidden: Sequence[int] = (32, 32)) -> None:
+        super().__init__()
+        self.hidden = tuple(hidden)
+        for units in self.hidden:
+            check_count(units, "Additive hidden", least=1)
+
+    def settings(self) -> dict[str, Any]:
+        return {"hidden": self.hidden}
+
+    def _build(self, family: Family, generator: Generator) -> None:
+        value = family.child.dim
+        self.outer = Outer(family.child)
+        self.scaling = Scaling(family.parents_dim)
+        self.network = Conditioner(1, family.parents_dim, value, self.hidden, generator)
+        self.log_diagonal = nn.Parameter(torch.zeros(value, dtype=torch.float64))
+        self.below = nn.Parameter(torch.zeros(value, value, dtype=torch.float64))
+
+    def _mean(self, parents: Tensor) -> Tensor:
+        return self.network(self.scaling.inward(parents), slice(None)).squeeze(-2)
+
+    def _factor(self) -> Tensor:
+        return self.below.tril(-1) + self.log_diagonal.exp().diag()
+
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        return self.outer.outward(self._mean(parents) + u @ self._factor().T)
+
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        return self._invert(x, parents)[0]
+
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        y, log_volume = self.outer.inward(x)
+        residual = (y - self._mean(parents)).unsqueeze(-1)
+        u = torch.linalg.solve_triangular(self._factor(), residual, upper=False).squeeze(-1)
+
+        return u, (log_volume - self.log_diagonal).sum(-1)
+
+    def _fit(self, rows: Rows, train: Train) -> Outcome:
+        self._start(rows)
+
+        return Outcome(train(self, "network"))
+
+    @torch.no_grad()
+    def _start(self, rows: Rows) -> None:
+        """Takes the scales from the data and the linear part from least squares."""
+        self.outer.see(rows.x)
+        self.scaling.see(rows.parents)
+        y, _ = self.outer.inward(rows.x)
+        shift, slope, residual = least_squares(self.scaling.inward(rows.parents), y)
+
+        self.network.bias.copy_(shift)
+        self.network.linear.copy_(slope)
+        self.log_diagonal.copy_(residual.std(0, correction=0).clamp_min(1e-3).log())

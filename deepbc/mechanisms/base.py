@@ -1,0 +1,220 @@
+r"""The contract of a mechanism: one causal law :math:`x = f(x_{pa}, u)` and its inverse :math:`u = f^{-1}(x_{pa}, x)`.
+
+The noise is standard normal, so with the log-volume of the inverse the density is
+
+.. math:: \log p(x \mid x_{pa}) = \log N(u; 0, I) + \log \left| \det \frac{\partial f^{-1}(x_{pa}, x)}{\partial x} \right|.
+
+A variable without parents has parents of dimension zero; it is no special case.
+"""
+
+__all__ = ["Mechanism", "Outcome", "Train"]
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self
+
+
+from torch import Generator, Tensor
+
+from deepbc._checks import check_axes
+from deepbc.errors import NotFittedError, SettingError
+from deepbc.training import Learner, Rows, Training
+from deepbc.variables import Family
+
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a fit of one mechanism says of itself: held-out losses, one a row, and remarks for the report."""
+
+    held_out: Tensor
+    notes: tuple[str, ...] = field(default=())
+
+
+class Train(Protocol):
+    """The training loop, as a mechanism sees it: minimise the loss, keep the best weights, return held-out losses."""
+
+    def __call__(self, mechanism: "Mechanism", stage: str) -> Tensor: ...
+
+
+class Mechanism(Learner):
+    r"""The law of one variable given its parents.
+
+    A mechanism is created with its settings alone. `bind` makes a copy that knows its variable and parents and has
+    weights. Values are in the data's own units, noise is standard normal; both are float64 unless moved.
+
+    To add a mechanism:
+
+    1. Subclass `Mechanism` in a file of its own. Take the settings in `__init__` by keyword, return them in `settings`.
+    2. Write `_build`, `_predict`, `_abduct`, `_invert` and `_fit` for well-formed input, with no checks in them.
+    3. Set `exact` to whether `abduct` inverts `predict`, and `default_training` if it trains.
+    4. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/mechanisms/test_contract.py`.
+    """
+
+    kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
+    exact: ClassVar[bool] = True
+    default_training: ClassVar[Training] = Training()
+
+    family: Family | None
+    value: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.family = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Mechanism.kinds[cls.__name__] = cls
+
+    @property
+    def noise_dim(self) -> int:
+        """The dimension of the noise."""
+        return self.value_dim
+
+    @property
+    def value_dim(self) -> int:
+        """The dimension of a value."""
+        return self._bound().child.dim
+
+    @property
+    def parents_dim(self) -> int:
+        """The dimension of the parents together."""
+        return self._bound().parents_dim
+
+    @property
+    def given(self) -> bool:
+        """Whether the law is given rather than learned; it then says the dimension of its `value` itself."""
+        return self.value is not None
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the value follows from the parents alone, so that neither value nor noise need be given."""
+        return False
+
+    @property
+    def pinnable(self) -> bool:
+        """Whether any value can be met exactly by the variable's own noise, whatever the parents."""
+        return self.exact and self.noise_dim == self.value_dim
+
+    def rows_needed(self, family: Family) -> int:
+        """The least number of rows that a fit of this mechanism needs."""
+        return 0 if self.given else 10 + 2 * (family.child.dim + family.parents_dim)
+
+    def bind(self, family: Family, generator: Generator) -> Self:
+        """Creates a copy with these settings for a variable and its parents, with first weights from the generator."""
+        copy = type(self)(**self.settings())
+        copy.family = family
+        copy._build(family, generator)
+        if self.given and self.family is not None:
+            copy.load_state_dict(self.state_dict())
+
+        return copy.requires_grad_(False)
+
+    def predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        r"""Computes the value :math:`x = f(x_{pa}, u)`.
+
+        Args:
+            u: Noise :math:`u`, with shape `(*batch, noise)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+
+        Returns:
+            Values :math:`x`, with shape `(*batch, value)`.
+        """
+        u, parents = self._aligned(u, self.noise_dim, parents, "noise")
+
+        return self._predict(u, parents)
+
+    def abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        r"""Computes the noise :math:`u = f^{-1}(x_{pa}, x)`; NaN where no noise gives that value.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+
+        Returns:
+            Noise :math:`u`, with shape `(*batch, noise)`.
+        """
+        x, parents = self._aligned(x, self.value_dim, parents, "values")
+
+        return self._abduct(x, parents)
+
+    def log_volume(self, x: Tensor, parents: Tensor) -> Tensor:
+        r"""Computes :math:`\log | \det \partial f^{-1}(x_{pa}, x) / \partial x |`, with shape `(*batch,)`.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+        """
+        self._check_density()
+        x, parents = self._aligned(x, self.value_dim, parents, "values")
+
+        return self._invert(x, parents)[1]
+
+    def log_prob(self, x: Tensor, parents: Tensor) -> Tensor:
+        r"""Computes :math:`\log p(x \mid x_{pa})` in the data's own units, with shape `(*batch,)`.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+        """
+        self._check_density()
+        x, parents = self._aligned(x, self.value_dim, parents, "values")
+        u, log_volume = self._invert(x, parents)
+
+        return log_volume - (0.5 * u.square() + LOG_SQRT_2PI).sum(-1)
+
+    def loss(self, x: Tensor, parents: Tensor) -> Tensor:
+        """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
+        return -self.log_prob(x, parents)
+
+    def fit(self, rows: Rows, train: Train) -> Outcome:
+        """Learns the weights of a bound mechanism from rows; `train` runs the training loop."""
+        self._bound()
+
+        return self._fit(rows, train)
+
+    def _bound(self) -> Family:
+        if self.family is None:
+            raise NotFittedError(f"{self!r} has no variable yet. Put it into an SCM and call fit.")
+
+        return self.family
+
+    def _aligned(self, given: Tensor, dim: int, parents: Tensor, what: str) -> tuple[Tensor, Tensor]:
+        """Checks the last axes and gives both tensors one batch shape."""
+        where = f"Variable {self._bound().child.name!r}"
+        batch = check_axes(where, what, given, dim, parents, self.parents_dim)
+
+        return given.expand(*batch, -1), parents.expand(*batch, -1)
+
+    def _check_density(self) -> None:
+        if not self.exact or self.noise_dim not in (0, self.value_dim):
+            raise SettingError(f"Variable {self._bound().child.name!r}: {self!r} has no exact density.")
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """Returns the keyword arguments that create this mechanism again."""
+
+    @abstractmethod
+    def _build(self, family: Family, generator: Generator) -> None:
+        """Makes the weights."""
+
+    @abstractmethod
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the noise, with shape `(*batch, noise)`, and the log-volume of the inverse, with shape `(*batch,)`."""
+
+    @abstractmethod
+    def _fit(self, rows: Rows, train: Train) -> Outcome: ...
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{key}={value!r}" for key, value in self.settings().items())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"

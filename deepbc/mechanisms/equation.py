@@ -1,0 +1,97 @@
+r"""The law that the user knows: :math:`x = f(x_{pa}, u)` and :math:`u = f^{-1}(x_{pa}, x)`, given as two functions."""
+
+__all__ = ["Equation"]
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from deepbc._checks import check_count, check_law, check_value_dim
+from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.training import Rows
+from deepbc.variables import Family
+
+
+class Equation(Mechanism):
+    r"""Creates a known law.
+
+    Both functions act row by row, are differentiable by autograd, and get and return float64 tensors of shape
+    `(batch, dim)`; `parents` maps each parent's name to such a tensor. The noise is :math:`N(0, I)`.
+
+    Args:
+        predict: The law, `predict(u, parents)`.
+        abduct: Its inverse, `abduct(x, parents)`.
+        noise: The dimension of the noise.
+        value: The dimension of a value; 1 is a scalar.
+
+    Example:
+        >>> Equation(predict=lambda u, parents: parents["a"] + u, abduct=lambda x, parents: x - parents["a"])
+        Equation(noise=1, value=1)
+    """
+
+    value: int
+
+    def __init__(
+        self,
+        *,
+        predict: Callable[[Tensor, Mapping[str, Tensor]], Tensor],
+        abduct: Callable[[Tensor, Mapping[str, Tensor]], Tensor],
+        noise: int = 1,
+        value: int = 1,
+    ) -> None:
+        super().__init__()
+        self._functions = (predict, abduct)
+        self._noise, self.value = noise, value
+        check_count(noise, "Equation noise")
+        check_count(value, "Equation value", least=1)
+
+    @property
+    def noise_dim(self) -> int:
+        return self._noise
+
+    def settings(self) -> dict[str, Any]:
+        predict, abduct = self._functions
+        return {"predict": predict, "abduct": abduct, "noise": self._noise, "value": self.value}
+
+    def extra_repr(self) -> str:
+        return f"noise={self._noise}, value={self.value}"
+
+    def _build(self, family: Family, generator: Generator) -> None:
+        check_value_dim(family.child.name, family.child.dim, self.value, "Equation")
+
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        return self._call(self._functions[0], u, parents, self.value, "predict")
+
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        return self._call(self._functions[1], x, parents, self._noise, "abduct")
+
+    def _call(self, function: Callable[..., Tensor], given: Tensor, parents: Tensor, dim: int, what: str) -> Tensor:
+        batch, rows = given.shape[:-1], given.shape[:-1].numel()
+        split = self._bound().split(parents.reshape(rows, parents.shape[-1]))
+        result = function(given.reshape(rows, given.shape[-1]), split)
+        where = f"Variable {self._bound().child.name!r}, {what} of its Equation"
+
+        return check_law(result, rows, dim, where).reshape(*batch, dim)
+
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = torch.is_grad_enabled()
+        with torch.enable_grad():
+            point = x if wanted and x.requires_grad else x.detach().requires_grad_()
+            u = self._abduct(point, parents)
+            jacobian = torch.stack([_gradient(u[..., k], point) for k in range(self._noise)], dim=-2)
+            log_volume = torch.linalg.slogdet(jacobian).logabsdet
+
+        return (u, log_volume) if wanted else (u.detach(), log_volume.detach())
+
+    def _fit(self, rows: Rows, train: Train) -> Outcome:
+        return Outcome(self.loss(rows.held_x, rows.held_parents))
+
+
+def _gradient(output: Tensor, point: Tensor) -> Tensor:
+    """Computes the gradient of each row's output, which depends on that row of the point alone."""
+    if not output.requires_grad:
+        return torch.zeros_like(point)
+
+    return torch.autograd.grad(output.sum(), point, create_graph=True, materialize_grads=True)[0]

@@ -1,0 +1,90 @@
+r"""The linear law with Gaussian noise, fitted in closed form.
+
+.. math:: x = b(a + A x_{pa} + L u), \qquad L \text{ lower triangular},
+
+by least squares; :math:`L L^\top` is the covariance of the residuals, and :math:`b` the link of the variable's bounds
+(the identity where it has none).
+"""
+
+__all__ = ["Linear"]
+
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from deepbc.errors import FitError
+from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.mechanisms.outer import Outer, Scaling
+from deepbc.mechanisms.regression import least_squares
+from deepbc.training import Rows
+from deepbc.variables import Family
+
+LEAST_SPREAD = 1e-9
+
+
+class Linear(Mechanism):
+    """Creates a linear law with Gaussian noise.
+
+    The weights come from all rows; the held-out likelihood of the report from a fit to the others alone.
+
+    Example:
+        >>> Linear()
+        Linear()
+    """
+
+    shift: Tensor
+    slope: Tensor
+    factor: Tensor
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def _build(self, family: Family, generator: Generator) -> None:
+        value, parents = family.child.dim, family.parents_dim
+        self.outer = Outer(family.child)
+        self.scaling = Scaling(parents)
+        self.register_buffer("shift", torch.zeros(value, dtype=torch.float64))
+        self.register_buffer("slope", torch.zeros(parents, value, dtype=torch.float64))
+        self.register_buffer("factor", torch.eye(value, dtype=torch.float64))
+
+    def _mean(self, parents: Tensor) -> Tensor:
+        return self.shift + self.scaling.inward(parents) @ self.slope
+
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        return self.outer.outward(self._mean(parents) + u @ self.factor.T)
+
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        return self._invert(x, parents)[0]
+
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        y, log_volume = self.outer.inward(x)
+        residual = (y - self._mean(parents)).unsqueeze(-1)
+        u = torch.linalg.solve_triangular(self.factor, residual, upper=False).squeeze(-1)
+
+        return u, (log_volume - self.factor.diagonal().log()).sum(-1)
+
+    def _fit(self, rows: Rows, train: Train) -> Outcome:
+        self._solve(rows.x, rows.parents)
+        held_out = self.loss(rows.held_x, rows.held_parents)
+        self._solve(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
+
+        return Outcome(held_out)
+
+    def _solve(self, x: Tensor, parents: Tensor) -> None:
+        """Solves the least squares on scaled rows, where it is well conditioned."""
+        self.outer.see(x)
+        self.scaling.see(parents)
+        y, _ = self.outer.inward(x)
+        shift, slope, residual = least_squares(self.scaling.inward(parents), y)
+
+        factor, failed = torch.linalg.cholesky_ex(residual.T @ residual / len(y))
+        if failed or factor.diagonal().min() < LEAST_SPREAD:
+            raise FitError(
+                f"Variable {self._bound().child.name!r}: it is an exact linear function of its parents or of its own "
+                f"components, so no noise is left. Model it as a Predictor, or take it out of the graph."
+            )
+
+        self.shift.copy_(shift)
+        self.slope.copy_(slope)
+        self.factor.copy_(factor)

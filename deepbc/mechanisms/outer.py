@@ -1,0 +1,101 @@
+r"""The outer bijections of a learned law: the variable's bounds, and the scale of its data.
+
+A law is learned on :math:`y`, which knows no bounds and has mean 0 and variance 1 in the data:
+:math:`x = b(\mu + \sigma y)`, where the link :math:`b` is the identity, an exponential (one bound) or a scaled sigmoid
+(two). So a predicted value is inside its bounds by construction.
+"""
+
+__all__ = ["Outer", "Scaling"]
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from deepbc.variables import Variable
+
+
+class Scaling(nn.Module):
+    """Creates the map from data to mean 0 and variance 1; the identity until it has seen data.
+
+    Args:
+        dim: The number of components.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.zeros(dim, dtype=torch.float64))
+        self.register_buffer("scale", torch.ones(dim, dtype=torch.float64))
+
+    def see(self, rows: Tensor) -> None:
+        """Takes mean and standard deviation from rows of shape `(rows, dim)`."""
+        self.shift.copy_(rows.mean(0))
+        self.scale.copy_((rows - self.shift).square().mean(0).sqrt())
+
+    def inward(self, x: Tensor) -> Tensor:
+        return (x - self.shift) / self.scale
+
+    def outward(self, y: Tensor) -> Tensor:
+        return self.shift + self.scale * y
+
+
+class Outer(nn.Module):
+    r"""Creates the outer bijection :math:`x = b(\mu + \sigma y)` of a variable.
+
+    Args:
+        variable: The variable, with its bounds.
+    """
+
+    def __init__(self, variable: Variable) -> None:
+        super().__init__()
+        self.lower, self.upper = variable.lower, variable.upper
+        self.scaling = Scaling(variable.dim)
+
+    def see(self, x: Tensor) -> None:
+        """Takes the scale from values of shape `(rows, value)`."""
+        self.scaling.see(self._unbound(x)[0])
+
+    def inward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Computes :math:`y` and :math:`\log |dy / dx|`, both with shape `(*batch, value)`; NaN outside the bounds."""
+        free, log_volume = self._unbound(x)
+
+        return self.scaling.inward(free), log_volume - self.scaling.scale.log()
+
+    def outward(self, y: Tensor) -> Tensor:
+        """Computes :math:`x`, with shape `(*batch, value)`."""
+        return self._bound(self.scaling.outward(y))
+
+    def _unbound(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        below = (x - self.lower).log() if math.isfinite(self.lower) else None
+        above = (self.upper - x).log() if math.isfinite(self.upper) else None
+
+        if below is not None and above is not None:
+            return below - above, math.log(self.upper - self.lower) - below - above
+        if below is not None:
+            return below, -below
+        if above is not None:
+            return -above, -above
+
+        return x, torch.zeros_like(x)
+
+    def _bound(self, free: Tensor) -> Tensor:
+        if math.isfinite(self.lower) and math.isfinite(self.upper):
+            x = self.lower + (self.upper - self.lower) * free.sigmoid()
+        elif math.isfinite(self.lower):
+            x = self.lower + free.exp()
+        elif math.isfinite(self.upper):
+            x = self.upper - (-free).exp()
+        else:
+            return free
+
+        # Far out the link rounds to the bound itself, which has no noise; the last number inside has one.
+        return x.clamp(*_interior(self.lower, self.upper, x.dtype))
+
+
+def _interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, float]:
+    low, high = torch.tensor([lower, upper], dtype=dtype)
+
+    return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()

@@ -1,0 +1,79 @@
+r"""The deterministic law :math:`y = h(x_{pa})`, with no noise of its own: a prediction, a score, a known formula."""
+
+__all__ = ["Predictor"]
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from deepbc._checks import check_count, check_law, check_value_dim
+from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.training import Rows
+from deepbc.variables import Family
+
+
+class Predictor(Mechanism):
+    r"""Creates a deterministic law from a torch module or a function.
+
+    A module gets the parents as one float64 tensor of shape `(batch, parents)`, in the order of the graph; it is copied,
+    and put into evaluation mode. Any other function gets a mapping from each parent's name to a tensor of shape
+    `(batch, dim)`. Both return `(batch, value)`, by torch operations that autograd can follow.
+
+    Args:
+        function: The module or function :math:`h`.
+        value: The dimension of its output.
+
+    Example:
+        >>> Predictor(lambda parents: 2 * parents["a"])
+        Predictor(value=1)
+    """
+
+    value: int
+
+    def __init__(self, function: Callable[..., Tensor], *, value: int = 1) -> None:
+        super().__init__()
+        # In a tuple, so that a module is not taken for a part of this one: `bind` takes a copy of it.
+        self._source = (function,)
+        self.value = value
+        check_count(value, "Predictor value", least=1)
+
+    @property
+    def noise_dim(self) -> int:
+        return 0
+
+    @property
+    def deterministic(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"function": self._source[0], "value": self.value}
+
+    def extra_repr(self) -> str:
+        return f"value={self.value}"
+
+    def _build(self, family: Family, generator: Generator) -> None:
+        check_value_dim(family.child.name, family.child.dim, self.value, "Predictor")
+        function = self._source[0]
+        self.module = copy.deepcopy(function).double().eval() if isinstance(function, nn.Module) else None
+
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        batch = parents.shape[:-1]
+        rows = parents.reshape(batch.numel(), parents.shape[-1])
+        family = self._bound()
+        result = self.module(rows) if self.module is not None else self._source[0](family.split(rows))
+
+        return check_law(result, batch.numel(), self.value, f"Variable {family.child.name!r}, its Predictor").reshape(
+            *batch, self.value
+        )
+
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        return x[..., :0]
+
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        return x[..., :0], torch.zeros_like(x[..., 0])
+
+    def _fit(self, rows: Rows, train: Train) -> Outcome:
+        return Outcome(self.loss(rows.held_x, rows.held_parents))

@@ -1,0 +1,119 @@
+r"""Networks that turn parents into the parameters of a law.
+
+Component :math:`k` of a vector may depend on the parents and on the components before it, never on itself or on those
+after it. With the context :math:`c = [x_{pa}, x_1, \dots, x_{D-1}]` and a mask :math:`M_k` that lets through the
+parents and :math:`x_{<k}`,
+
+.. math:: h_k(c) = a_k + A_k (M_k c) + B_k \, g_k(M_k c), \qquad g_k = \tanh \circ \, \dots \circ \tanh,
+
+where :math:`g_k` is a small network. It is bounded, so far from the data :math:`h_k` is linear: what the network learned
+between the rows it does not blow up beyond them.
+"""
+
+__all__ = ["Conditioner", "Constant"]
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor, nn
+
+
+class Parameters(nn.Module, ABC):
+    """What computes the parameters of a law's components."""
+
+    bias: nn.Parameter
+
+    @abstractmethod
+    def forward(self, context: Tensor, components: slice) -> Tensor:
+        r"""Computes the parameters of the given components.
+
+        Args:
+            context: Parents and components :math:`c`, with shape `(*batch, parents + components - 1)`.
+            components: Which components to compute.
+
+        Returns:
+            The parameters, with shape `(*batch, components, outputs)`, or without `batch` where they are constant.
+        """
+
+
+class Constant(Parameters):
+    """Creates parameters that depend on nothing; zero at first.
+
+    Args:
+        components: The number of components.
+        outputs: The number of parameters of a component.
+    """
+
+    def __init__(self, components: int, outputs: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(components, outputs, dtype=torch.float64))
+
+    def forward(self, context: Tensor, components: slice) -> Tensor:
+        return self.bias[components]
+
+
+class Conditioner(Parameters):
+    """Creates parameters that depend on the context, linearly plus by a bounded network; zero at first.
+
+    Args:
+        components: The number of components :math:`D`.
+        parents: The dimension of the parents.
+        outputs: The number of parameters of a component.
+        hidden: The number of units of each hidden layer of a component; none leaves the linear part alone.
+        generator: The source of the first weights.
+    """
+
+    mask: Tensor
+
+    def __init__(
+        self, components: int, parents: int, outputs: int, hidden: Sequence[int], generator: Generator
+    ) -> None:
+        super().__init__()
+
+        inputs = parents + components - 1
+        order = torch.arange(inputs) - parents
+        mask = (order < torch.arange(components)[:, None]).double()
+        self.register_buffer("mask", mask, persistent=False)
+
+        sizes = [inputs, *hidden]
+        pairs = zip(sizes, sizes[1:], strict=False)
+        self.bias = nn.Parameter(torch.zeros(components, outputs, dtype=torch.float64))
+        self.linear = nn.Parameter(torch.zeros(components, inputs, outputs, dtype=torch.float64))
+        self.layers = nn.ModuleList(_Layer(components, rows, columns, generator) for rows, columns in pairs)
+        self.last = nn.Parameter(torch.zeros(components, sizes[-1] if hidden else 0, outputs, dtype=torch.float64))
+
+    def forward(self, context: Tensor, components: slice) -> Tensor:
+        # Each component sees its own part of the context; the mask is 1 on all of it for a scalar without siblings.
+        seen = context.unsqueeze(-2) * self.mask[components]
+        hidden = seen
+        for layer in self.layers:
+            hidden = layer(hidden, components)
+
+        affine = self.bias[components] + _each(seen, self.linear[components])
+
+        return affine + _each(hidden, self.last[components]) if self.layers else affine
+
+
+class _Layer(nn.Module):
+    """A layer of `tanh` units, one set per component."""
+
+    def __init__(self, components: int, inputs: int, outputs: int, generator: Generator) -> None:
+        super().__init__()
+        scale = 1 / math.sqrt(max(inputs, 1))
+        weight = torch.randn(components, inputs, outputs, generator=generator, dtype=torch.float64)
+        bias = torch.randn(components, outputs, generator=generator, dtype=torch.float64)
+        self.weight = nn.Parameter(scale * weight)
+        self.bias = nn.Parameter(bias)
+
+    def forward(self, hidden: Tensor, components: slice) -> Tensor:
+        return torch.tanh(_each(hidden, self.weight[components]) + self.bias[components])
+
+
+def _each(inputs: Tensor, weight: Tensor) -> Tensor:
+    """Multiplies `(*batch, components, inputs)` by `(components, inputs, outputs)`, component by component."""
+    if weight.shape[0] == 1:
+        return inputs @ weight[0]
+
+    return torch.einsum("...ki,kio->...ko", inputs, weight)

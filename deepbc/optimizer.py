@@ -1,0 +1,65 @@
+r"""Adam on one flat vector.
+
+All weights of a module become views of one vector, all gradients views of another. A step is then a handful of
+operations whatever the number of weights, its state is three vectors that a checkpoint can hold, and a sum of gradients
+over processes is one call. `torch.optim` gives the same steps (a test compares them) but loads torch's compiler on first
+use, which costs more than the import of torch itself.
+
+References:
+    Adam: A Method for Stochastic Optimization (Kingma and Ba, 2015), algorithm 1. https://arxiv.org/abs/1412.6980
+    Decoupled Weight Decay Regularization (Loshchilov and Hutter, 2019). https://arxiv.org/abs/1711.05101
+"""
+
+__all__ = ["Adam"]
+
+import torch
+from torch import Tensor, nn
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class Adam:
+    r"""Creates the optimiser and makes the module's weights views of `self.weights`.
+
+    Args:
+        module: The module whose weights are optimised; they are all of one dtype and on one device.
+        learning_rate: The step size.
+        pull: How strongly each step draws the weights back to where they started (decoupled weight decay, towards the
+            start instead of zero).
+    """
+
+    def __init__(self, module: nn.Module, learning_rate: float, pull: float = 0.0) -> None:
+        parameters = list(module.parameters())
+        self.learning_rate, self.pull = learning_rate, pull
+        self.steps = 0
+        self.weights = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        self.start = self.weights.clone()
+        self.gradient = torch.zeros_like(self.weights)
+        self.mean = torch.zeros_like(self.weights)
+        self.square = torch.zeros_like(self.weights)
+
+        sizes = [parameter.numel() for parameter in parameters]
+        pairs = zip(self.weights.split(sizes), self.gradient.split(sizes), strict=True)
+        for parameter, (weights, gradient) in zip(parameters, pairs, strict=True):
+            parameter.requires_grad_(True)
+            parameter.data = weights.view_as(parameter)
+            parameter.grad = gradient.view_as(parameter)
+
+    def clip(self, norm: float) -> None:
+        """Shortens the gradient to the given norm if it is longer."""
+        self.gradient.mul_((norm / (self.gradient.norm() + EPSILON)).clamp(max=1.0))
+
+    def step(self) -> None:
+        """Moves the weights by one step and clears the gradient."""
+        self.steps += 1
+        self.mean.lerp_(self.gradient, 1 - BETA_1)
+        self.square.mul_(BETA_2).addcmul_(self.gradient, self.gradient, value=1 - BETA_2)
+
+        root = (self.square / (1 - BETA_2**self.steps)).sqrt_().add_(EPSILON)
+        self.weights.addcdiv_(self.mean, root, value=-self.learning_rate / (1 - BETA_1**self.steps))
+        self.weights.lerp_(self.start, self.learning_rate * self.pull)
+        self.gradient.zero_()
+
+    def state(self) -> dict[str, Tensor]:
+        """Returns the tensors that, with `steps` and `learning_rate`, are the whole state."""
+        return {"weights": self.weights, "mean": self.mean, "square": self.square}

@@ -1,0 +1,5 @@
+"""Questions put to a model."""
+
+__all__ = ["intervene"]
+
+from deepbc.queries.interventional import intervene

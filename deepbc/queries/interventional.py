@@ -1,0 +1,53 @@
+r"""Interventional counterfactuals: what would have been, had X been set to x*, its law broken?
+
+Abduct the noise of the factual world, set the antecedent, keep every other noise, and let the laws run:
+:math:`x^*_j = f_j(x^*_{pa(j)}, u_j)` for all :math:`j` outside the antecedent.
+
+References:
+    Causality (Pearl, 2009), section 7.1: abduction, action, prediction.
+"""
+
+__all__ = ["intervene"]
+
+from typing import Any
+
+import torch
+
+from deepbc.distances import Distance, Squared
+from deepbc.queries.answer import answer, read_antecedent
+from deepbc.results import Counterfactual
+from deepbc.scm import SCM
+
+
+@torch.no_grad()
+def intervene(scm: SCM, factual: Any, do: Any, *, distance: Distance | None = None) -> Counterfactual:
+    r"""Answers what would have been different, had the antecedent been forced.
+
+    Args:
+        scm: The fitted model.
+        factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
+        do: The antecedent: for each variable one value for all rows or one a row. One factual row with many values
+            gives as many rows.
+        distance: How the noise that the antecedent implies is compared with the factual one; squared by default.
+
+    Returns:
+        The answer. Its `noise` at the antecedent is the noise that would have led there, so that `moved` and `distance`
+        can be compared with those of a backtracking answer. A row whose antecedent no noise can reach has its values
+        all the same and says so in `status`.
+
+    Example:
+        >>> from deepbc import CausalGraph, Equation
+        >>> law = Equation(predict=lambda u, parents: u, abduct=lambda x, parents: x)
+        >>> double = Equation(predict=lambda u, p: 2 * p["a"] + u, abduct=lambda x, p: x - 2 * p["a"])
+        >>> scm = SCM(CausalGraph.parse("a -> b"), {"a": law, "b": double})
+        >>> cf = intervene(scm, {"a": 1.0, "b": 2.5}, {"a": 3.0})
+        >>> cf.values["b"].item(), cf.moved["a"].item(), cf.status
+        (6.5, 4.0, 'converged')
+    """
+    before = scm.factual_rows(factual)
+    antecedent = read_antecedent(scm, do)
+    kept = {name: u for name, u in before[1].items() if name not in antecedent}
+
+    after = scm.complete_rows(antecedent, kept)
+
+    return answer(scm, before, antecedent, after, distance or Squared())

@@ -1,0 +1,176 @@
+"""What comes back: the answer to a counterfactual question, its status, and the report of a fit."""
+
+__all__ = ["CONVERGED", "Counterfactual", "FitReport", "Status", "VariableFit", "infeasible", "not_converged"]
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepbc._checks import pick
+from deepbc.frames import frame
+from deepbc.plots import plot_counterfactual, plot_fit
+from deepbc.world import World
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+class Status(str):
+    """How an answer ended: `converged`, `infeasible` or `not converged`, with a sentence and a remedy.
+
+    It compares as its word, so that `cf.status == "converged"` is a mask of rows.
+
+    Example:
+        >>> CONVERGED == "converged"
+        True
+    """
+
+    __slots__ = ("reason", "remedy")
+
+    reason: str
+    remedy: str
+
+    def __new__(cls, word: str, reason: str, remedy: str) -> Self:
+        status = super().__new__(cls, word)
+        status.reason, status.remedy = reason, remedy
+        return status
+
+    def explain(self) -> str:
+        """Says the status with its sentence and its remedy."""
+        return f"{self}: {self.reason} {self.remedy}".strip()
+
+
+CONVERGED = Status("converged", "The antecedent holds and the answer is a solution.", "")
+
+
+def infeasible(reason: str, remedy: str) -> Status:
+    """Creates the status of a question that has no answer."""
+    return Status("infeasible", reason, remedy)
+
+
+def not_converged(reason: str, remedy: str) -> Status:
+    """Creates the status of an answer that is only the best one found."""
+    return Status("not converged", reason, remedy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counterfactual:
+    r"""The answer to a counterfactual question, with its evidence.
+
+    Args:
+        values: Counterfactual values :math:`x^*` by variable, in the data's own units, with shape `(*batch, *shape)`.
+        noise: Counterfactual noise :math:`u^*` by variable.
+        factual: The factual world.
+        antecedent: What was asked for, by variable.
+        moved: The distance that each variable's noise carries, with shape `(*batch,)`: the explanation.
+        distance: The total distance, with shape `(*batch,)`.
+        error: How far a fresh prediction from the noise misses the antecedent, in standard deviations of the variable,
+            with shape `(*batch,)`.
+        status: The status of each row; a single one for a single row.
+        batch: The batch shape.
+    """
+
+    values: Mapping[str, Tensor]
+    noise: Mapping[str, Tensor]
+    factual: World
+    antecedent: Mapping[str, Tensor]
+    moved: Mapping[str, Tensor]
+    distance: Tensor
+    error: Tensor
+    status: Any
+    batch: torch.Size
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Writes the answer as a data frame: values, factual values, what moved, distance, error and status."""
+        columns: dict[str, Any] = dict(self.values)
+        columns |= {f"factual {name}": column for name, column in self.factual.values.items()}
+        columns |= {f"moved {name}": column for name, column in self.moved.items()}
+        status = np.broadcast_to(np.asarray(self.status, dtype=object), tuple(self.batch))
+        columns |= {"distance": self.distance, "error": self.error, "status": status}
+
+        return frame(columns, self.batch)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Draws factual against counterfactual values, and which noise carried the change; writes the file if named."""
+        return plot_counterfactual(self.values, self.factual.values, self.moved, self.antecedent, self.batch, path)
+
+    def __repr__(self) -> str:
+        asked = ", ".join(self.antecedent)
+        words, counts = np.unique(np.asarray(self.status, dtype=str), return_counts=True)
+        ends = ", ".join(f"{count} {word}" for word, count in zip(words, counts, strict=True))
+        return f"Counterfactual(antecedent: {asked}; rows: {tuple(self.batch)}; {ends or 'no rows'})"
+
+
+@dataclass(frozen=True, slots=True)
+class VariableFit:
+    """The fit of one variable.
+
+    Args:
+        name: The variable.
+        mechanism: The kind of its mechanism.
+        nll: The mean held-out negative log-likelihood, in nats and the data's own units.
+        rows: The number of held-out rows.
+        curves: For each stage of the training, the losses after each epoch: on the rows learned from, and held out.
+        seconds: The time it took.
+        notes: What the fit decided.
+    """
+
+    name: str
+    mechanism: str
+    nll: float
+    rows: int
+    curves: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
+    seconds: float
+    notes: tuple[str, ...]
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs of all stages."""
+        return sum(len(train) for train, _ in self.curves.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """The report of a fit: one entry per fitted variable, in the order of the graph."""
+
+    variables: tuple[VariableFit, ...]
+
+    @property
+    def nll(self) -> float:
+        """The held-out negative log-likelihood of all fitted variables together, in nats and original units."""
+        return sum(variable.nll for variable in self.variables)
+
+    @property
+    def seconds(self) -> float:
+        """The time the fit took."""
+        return sum(variable.seconds for variable in self.variables)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Writes the report as a data frame, one row per variable."""
+        fields = ("mechanism", "nll", "rows", "epochs", "seconds")
+        columns = {"variable": [variable.name for variable in self.variables]}
+        columns |= {field: [getattr(variable, field) for variable in self.variables] for field in fields}
+        columns["notes"] = ["; ".join(variable.notes) for variable in self.variables]
+
+        return frame(columns, torch.Size([len(self.variables)]))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Draws the learning curves; writes the file if named."""
+        return plot_fit({variable.name: variable.curves for variable in self.variables}, path)
+
+    def __iter__(self) -> Iterator[VariableFit]:
+        return iter(self.variables)
+
+    def __getitem__(self, name: str) -> VariableFit:
+        known = {variable.name: variable for variable in self.variables}
+        return known[pick(name, known, "fit report")]
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{variable.name}: {variable.nll:.4f}" for variable in self.variables)
+        return f"FitReport(held-out nll in nats: {parts}; {self.seconds:.1f} s)"

@@ -1,0 +1,340 @@
+r"""The structural causal model: a mechanism for every variable of a graph, and the one pass that completes a world.
+
+Variable :math:`i` obeys :math:`x_i = f_i(x_{pa(i)}, u_i)`, and :math:`f_i` is invertible in :math:`u_i`. So for each
+variable one of value and noise is enough: given the parents, its mechanism yields the other. `SCM.complete` walks the
+graph once; abduction, prediction, sampling and every counterfactual are that pass with other things given.
+"""
+
+__all__ = ["SCM"]
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import (
+    check_contradiction,
+    check_count,
+    check_finite,
+    check_graph,
+    check_names,
+    check_one_source,
+    check_same_family,
+    pick,
+)
+from deepbc.data import read
+from deepbc.errors import NotFittedError
+from deepbc.fitting import Plan, fit_mechanisms, read_rows
+from deepbc.graph import CausalGraph
+from deepbc.manifest import describe, rebuild
+from deepbc.mechanisms import Flow, Mechanism
+from deepbc.results import FitReport
+from deepbc.seeds import generator
+from deepbc.storage import read_folder, write_folder
+from deepbc.training import Training
+from deepbc.variables import OPEN, Family, Variable, common_batch, flatten, read_bounds, unflatten
+from deepbc.world import World
+
+KIND = "model"
+
+
+class SCM:
+    r"""Creates a structural causal model.
+
+    Args:
+        graph: The causal graph.
+        mechanisms: Mechanisms by variable; a variable that is not named gets a `Flow`.
+        bounds: Bounds by variable, `(lower, upper)`, None for an open side. No value ever leaves them.
+
+    Example:
+        >>> graph = CausalGraph.parse("cause -> effect")
+        >>> scm = SCM(graph, {"effect": Flow(hidden=[])}, bounds={"effect": (0, None)})
+        >>> scm
+        SCM(cause: Flow, effect: Flow; not fitted)
+    """
+
+    graph: CausalGraph
+    mechanisms: Mapping[str, Mechanism]
+    variables: Mapping[str, Variable]
+    bounds: Mapping[str, tuple[float, float]]
+    device: torch.device
+    dtype: torch.dtype
+
+    def __init__(
+        self,
+        graph: CausalGraph,
+        mechanisms: Mapping[str, Mechanism] | None = None,
+        *,
+        bounds: Mapping[str, Sequence[float | None]] | None = None,
+    ) -> None:
+        check_graph(graph, CausalGraph)
+        mechanisms, bounds = mechanisms or {}, bounds or {}
+        for name in (*mechanisms, *bounds):
+            pick(name, tuple(graph), "SCM")
+
+        self.graph = graph
+        self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
+        self.mechanisms = {name: mechanisms.get(name, Flow()) for name in graph}
+        self.variables = {}
+        self.device, self.dtype = torch.device("cpu"), torch.float64
+
+        if all(mechanism.given for mechanism in self.mechanisms.values()):
+            dims = {name: mechanism.value or 1 for name, mechanism in self.mechanisms.items()}
+            self.variables = {name: Variable.of_dim(name, dims[name], self.bounds.get(name, OPEN)) for name in graph}
+            self.mechanisms = {name: self._bind(name) for name in graph}
+
+    @property
+    def fitted(self) -> bool:
+        """Whether every mechanism is ready; laws that are given need no fit."""
+        return all(mechanism.family is not None for mechanism in self.mechanisms.values())
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        seed: int = 0,
+        only: Sequence[str] | None = None,
+        training: Training | Mapping[str, Training] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: bool | None = None,
+    ) -> FitReport:
+        r"""Learns the mechanisms from data. The model changes only once the whole fit has succeeded.
+
+        Args:
+            data: A data frame, or a mapping from each variable to an array with shape `(rows, *shape)`.
+            seed: Same seed, same machine, same data: same model.
+            only: The variables to fit; the others stay as they are. None fits all.
+            training: How to train, for all or by variable; by default each mechanism knows.
+            checkpoint: A folder in which the state is kept. A killed fit that is started again goes on from there and
+                ends where it would have.
+            progress: Whether to show a progress bar; None shows it on a terminal.
+
+        Returns:
+            The report: held-out likelihood, learning curves, decisions.
+        """
+        names = tuple(self.graph) if only is None else tuple(pick(name, tuple(self.graph), "only") for name in only)
+        known = {} if only is None else self.variables
+        variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known)
+        rows = {name: self._place(column) for name, column in columns.items()}
+        families = {name: self._family(name, variables) for name in names}
+        plan = Plan(seed, self._training(training), checkpoint, progress)
+
+        fitted, report = fit_mechanisms({name: self.mechanisms[name] for name in names}, families, rows, plan)
+        self.variables = variables
+        self.mechanisms = {**self.mechanisms, **fitted}
+
+        return report
+
+    @torch.no_grad()
+    def complete(self, values: Any = None, noise: Any = None) -> World:
+        r"""Completes a world: for each variable one of value and noise is given, its mechanism yields the other.
+
+        Args:
+            values: Values :math:`x` by variable, in the data's own units, with shape `(*batch, *shape)`.
+            noise: Noise :math:`u` of the other variables, with shape `(*batch,)` or `(*batch, noise)`.
+
+        Returns:
+            The world. A `Predictor` needs neither value nor noise.
+        """
+        return self.world(*self._complete_checked(values, noise))
+
+    def abduct(self, values: Any) -> Mapping[str, Tensor]:
+        """Computes the noise of every variable from the values of all (a `Predictor`'s may be left out)."""
+        return self.complete(values=values).noise
+
+    def predict(self, noise: Any) -> Mapping[str, Tensor]:
+        """Computes the values of every variable from the noise of all (a `Predictor` has none)."""
+        return self.complete(noise=noise).values
+
+    @torch.no_grad()
+    def sample(self, rows: int, *, seed: int | None = None) -> World:
+        """Draws worlds from the model.
+
+        Args:
+            rows: The number of worlds.
+            seed: Same seed, same worlds; None draws fresh ones.
+        """
+        check_count(rows, "sample rows")
+        self._check_fitted()
+        noise = {name: self._draw(name, rows, seed) for name in self.graph}
+
+        return self.world(*self.complete_rows({}, noise))
+
+    @torch.no_grad()
+    def log_prob(self, values: Any, *, of: Sequence[str] | None = None) -> Tensor:
+        """Computes the log-density of each row, in the data's own units.
+
+        Args:
+            values: Values of every variable (a `Predictor`'s may be left out, and adds nothing).
+            of: The variables whose densities, each given its parents, are added; None adds all.
+
+        Returns:
+            The log-density, with shape `(*batch,)`.
+        """
+        x, _ = self.factual_rows(values)
+        names = tuple(self.graph) if of is None else [pick(name, tuple(self.graph), "of") for name in of]
+        terms = [self.mechanisms[name].log_prob(x[name], self.parents_of(name, x)) for name in names]
+
+        return torch.stack(terms).sum(0).double().cpu()
+
+    def replace(self, name: str, mechanism: Mechanism) -> "SCM":
+        """Creates a model with one other mechanism that shares all the rest.
+
+        A law that is given, or a mechanism that was fitted to the same variable and parents, works at once; any other
+        needs `fit(data, only=[name])`, which leaves this model and the shared mechanisms as they are.
+        """
+        pick(name, tuple(self.graph), "replace")
+        other = copy.copy(self)
+        other.mechanisms = {**self.mechanisms, name: mechanism}
+        if self.variables and mechanism.given:
+            other.mechanisms[name] = other._bind(name)
+        elif mechanism.family is not None:
+            check_same_family(str(mechanism.family), str(self._family(name, self.variables)))
+
+        return other
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "SCM":
+        """Creates a copy of the model on another device or with another precision; answers stay float64 on the CPU."""
+        other = copy.copy(self)
+        other.device = torch.device(device) if device is not None else self.device
+        other.dtype = dtype or self.dtype
+        other.mechanisms = {
+            name: copy.deepcopy(mechanism).to(device=other.device, dtype=other.dtype)
+            for name, mechanism in self.mechanisms.items()
+        }
+
+        return other
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Saves the model as a folder of a manifest and weights; an older model of that name is replaced."""
+        self._check_fitted()
+        write_folder(folder, KIND, *describe(self.graph, self.variables, self.mechanisms))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Loads a model that was saved. Nothing in the folder is executed."""
+        graph, variables, mechanisms = rebuild(*read_folder(folder, KIND), where=str(folder))
+        scm = cls(graph)
+        scm.variables, scm.mechanisms = variables, mechanisms
+        scm.bounds = {name: (each.lower, each.upper) for name, each in variables.items() if each.bounded}
+
+        return scm
+
+    def complete_rows(
+        self, values: Mapping[str, Tensor], noise: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        r"""Walks the graph once and fills in what is missing; the pass that everything else is made of.
+
+        Args:
+            values: Values :math:`x`, with shape `(*batch, value)`. They hold, whatever the law says.
+            noise: Noise :math:`u` of the other variables, with shape `(*batch, noise)`.
+
+        Returns:
+            Values and noise of every variable.
+        """
+        batch = common_batch({**noise, **values})
+        empty = torch.empty(*batch, 0, device=self.device, dtype=self.dtype)
+        x: dict[str, Tensor] = {}
+        u: dict[str, Tensor] = {}
+
+        for name in self.graph.order:
+            parents = torch.cat([empty, *(x[parent] for parent in self.graph.parents(name))], dim=-1)
+            if name in values:
+                x[name] = values[name].expand(*batch, -1)
+                u[name] = self.mechanisms[name].abduct(x[name], parents)
+            else:
+                u[name] = noise.get(name, empty).expand(*batch, -1)
+                x[name] = self.mechanisms[name].predict(u[name], parents)
+
+        return x, u
+
+    def factual_rows(self, values: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Reads the values of a factual world and abducts its noise, both as rows."""
+        return self._complete_checked(values, None)
+
+    def read_values(self, data: Any) -> dict[str, Tensor]:
+        """Reads and checks values by variable, as rows of shape `(*batch, value)` on the model's device."""
+        self._check_fitted()
+        columns = read({} if data is None else data, "values")
+        check_names(columns, tuple(self.graph), "values", optional=tuple(self.graph))
+
+        return {name: self._place(self.variables[name].rows(columns[name], f"Variable {name!r}")) for name in columns}
+
+    def read_noise(self, data: Any) -> dict[str, Tensor]:
+        """Reads and checks noise by variable, as rows of shape `(*batch, noise)` on the model's device."""
+        self._check_fitted()
+        columns = read({} if data is None else data, "noise")
+        check_names(columns, tuple(self.graph), "noise", optional=tuple(self.graph))
+
+        rows = {name: flatten(columns[name], self._noise_shape(name), f"noise of {name!r}") for name in columns}
+        for name, each in rows.items():
+            check_finite(each, f"noise of {name!r}")
+
+        return {name: self._place(each) for name, each in rows.items()}
+
+    def world(self, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> World:
+        """Brings values and noise of every variable, as rows, to the shapes and units in which people see them."""
+        values = {name: self._show(x[name], self.variables[name].shape) for name in self.graph}
+        noise = {name: self._show(u[name], self._noise_shape(name)) for name in self.graph}
+
+        return World(values, noise, common_batch(x))
+
+    def parents_of(self, name: str, x: Mapping[str, Tensor]) -> Tensor:
+        """Joins the values of a variable's parents, with shape `(*batch, parents)`."""
+        return torch.cat([x[name][..., :0], *(x[parent] for parent in self.graph.parents(name))], dim=-1)
+
+    def _complete_checked(self, values: Any, noise: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        given_values, given_noise = self.read_values(values), self.read_noise(noise)
+        deterministic = {name for name, mechanism in self.mechanisms.items() if mechanism.deterministic}
+        free = {name: rows for name, rows in given_values.items() if name not in deterministic}
+        check_one_source(free, given_noise, [name for name in self.graph if name not in deterministic])
+
+        x, u = self.complete_rows(free, given_noise)
+        for name in deterministic & given_values.keys():
+            check_contradiction(*torch.broadcast_tensors(given_values[name], x[name]), f"Variable {name!r}")
+
+        return x, u
+
+    def _place(self, rows: Tensor) -> Tensor:
+        return rows.to(device=self.device, dtype=self.dtype)
+
+    def _show(self, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return unflatten(rows.detach(), shape).to(device="cpu", dtype=torch.float64)
+
+    def _noise_shape(self, name: str) -> tuple[int, ...]:
+        dim = self.mechanisms[name].noise_dim
+        return () if dim == 1 else (dim,)
+
+    def _draw(self, name: str, rows: int, seed: int | None) -> Tensor:
+        dim = self.mechanisms[name].noise_dim
+        noise = torch.randn(rows, dim, generator=generator(seed, name, "noise"), dtype=torch.float64)
+
+        return self._place(noise)
+
+    def _family(self, name: str, variables: Mapping[str, Variable]) -> Family:
+        return Family(variables[name], tuple(variables[parent] for parent in self.graph.parents(name)))
+
+    def _bind(self, name: str) -> Mechanism:
+        bound = self.mechanisms[name].bind(self._family(name, self.variables), generator(0, name, "weights"))
+        return bound.to(device=self.device, dtype=self.dtype)
+
+    def _training(self, training: Training | Mapping[str, Training] | None) -> Mapping[str, Training]:
+        if training is None:
+            return {}
+        if isinstance(training, Training):
+            return dict.fromkeys(self.graph, training)
+
+        return {pick(name, tuple(self.graph), "training"): each for name, each in training.items()}
+
+    def _check_fitted(self) -> None:
+        waiting = [name for name, mechanism in self.mechanisms.items() if mechanism.family is None]
+        if waiting:
+            names = ", ".join(map(repr, waiting))
+            raise NotFittedError(f"The model has no fitted mechanism for {names}. Call scm.fit(data) first.")
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{name}: {type(mechanism).__name__}" for name, mechanism in self.mechanisms.items())
+        return f"SCM({kinds}{'' if self.fitted else '; not fitted'})"

@@ -1,0 +1,140 @@
+"""The one folder format of deepbc: `manifest.json` and `weights.safetensors`, with checksums, and nothing executable.
+
+A folder is written under a temporary name and renamed, so that a reader sees the old one or the new one, whole. Reading
+runs no code: the manifest is JSON, the weights are safetensors, and both must be what their checksums say.
+"""
+
+__all__ = ["read_folder", "write_folder"]
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from deepbc.errors import StorageError
+
+FORMAT = 1
+MANIFEST, WEIGHTS = "manifest.json", "weights.safetensors"
+
+
+def write_folder(folder: str | os.PathLike[str], kind: str, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Writes a folder of the given kind; an older folder of ours under that name is replaced.
+
+    Args:
+        folder: The folder's path.
+        kind: What it holds, such as `"model"`.
+        content: What goes into the manifest; JSON.
+        tensors: What goes into the weights.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (folder / MANIFEST).is_file():
+        raise StorageError(f"{folder}: expected no such path or an older {kind} folder, got something else. "
+                           "Choose another name or remove it.")
+
+    weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    manifest = {
+        "format": FORMAT,
+        "kind": kind,
+        "content": content,
+        "checksums": {"content": _checksum(_canonical(content)), WEIGHTS: _checksum(weights)},
+    }
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        fresh.mkdir(parents=True)
+        _write(fresh / WEIGHTS, weights)
+        _write(fresh / MANIFEST, text.encode())
+        _replace(fresh, folder)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be written ({error.strerror or error}). Nothing was changed.") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Reads a folder of the given kind: the manifest's content and the tensors.
+
+    Raises:
+        StorageError: The folder is missing, truncated, tampered with, foreign or of a newer version.
+    """
+    folder = Path(folder)
+    manifest = _manifest(folder, kind)
+    weights = _read(folder / WEIGHTS)
+
+    sums = manifest["checksums"]
+    if sums["content"] != _checksum(_canonical(manifest["content"])):
+        raise StorageError(f"{folder / MANIFEST}: its content does not match its checksum: it was changed or damaged. "
+                           "Save it again from the original.")
+    if sums[WEIGHTS] != _checksum(weights):
+        raise StorageError(f"{folder / WEIGHTS}: does not match its checksum: it was changed, truncated or belongs to "
+                           "another folder. Save it again from the original.")
+    try:
+        return manifest["content"], load_tensors(weights)
+    except SafetensorError as error:
+        raise StorageError(f"{folder / WEIGHTS}: is not a safetensors file ({error}).") from error
+
+
+def _manifest(folder: Path, kind: str) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise StorageError(f"{folder}: no such folder. Give the path that was saved to.")
+    try:
+        manifest = json.loads(_read(folder / MANIFEST))
+    except ValueError as error:
+        raise StorageError(f"{folder / MANIFEST}: is not JSON ({error}): it was truncated or is not ours.") from error
+
+    if not isinstance(manifest, dict) or not {"format", "kind", "content", "checksums"} <= manifest.keys():
+        raise StorageError(f"{folder / MANIFEST}: is not a deepbc manifest.")
+    if not isinstance(manifest["format"], int) or manifest["format"] > FORMAT:
+        raise StorageError(f"{folder}: has format {manifest['format']!r}, this deepbc reads up to {FORMAT}. Update deepbc.")
+    if manifest["kind"] != kind:
+        raise StorageError(f"{folder}: expected a {kind}, got a {manifest['kind']!r}.")
+    if not isinstance(manifest["checksums"], dict) or manifest["checksums"].keys() != {"content", WEIGHTS}:
+        raise StorageError(f"{folder / MANIFEST}: names files other than {WEIGHTS}. deepbc reads no other file.")
+
+    return manifest
+
+
+def _read(path: Path) -> bytes:
+    if path.is_symlink():
+        raise StorageError(f"{path}: is a link. deepbc reads no file outside the folder.")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(fresh: Path, folder: Path) -> None:
+    """Puts the fresh folder in the place of the old one, which exists until the new one stands."""
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+
+    old = fresh.with_suffix(".old")
+    folder.rename(old)
+    fresh.rename(folder)
+    shutil.rmtree(old)
+
+
+def _canonical(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

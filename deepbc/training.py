@@ -1,0 +1,235 @@
+r"""The one training loop: Adam on mini-batches, early stopping on held-out rows, the best weights kept.
+
+When the held-out loss has not fallen for `patience` epochs, the learning rate is divided by five and the search goes on
+from the best weights; after `decays` such turns it stops. The loop sees a module with a loss and rows of data, nothing
+causal.
+"""
+
+__all__ = ["Curve", "Learner", "Loop", "Rows", "Training"]
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from deepbc._checks import check_between, check_count
+from deepbc.checkpoint import Checkpoint
+from deepbc.errors import FitError
+from deepbc.optimizer import Adam
+from deepbc.seeds import generator
+from deepbc.sharing import Share
+
+DECAY = 0.2
+LEAST_GAIN = 1e-5
+CHUNK = 65_536
+SECONDS_BETWEEN_SAVES = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    r"""How a mechanism is trained.
+
+    Args:
+        epochs: The most passes over the rows.
+        batch: The rows of a mini-batch; None takes a sixteenth of the rows, at least 64 and at most 1,024.
+        learning_rate: The first step size of Adam.
+        patience: The epochs without a lower held-out loss before the learning rate falls.
+        decays: How often the learning rate falls before the training stops.
+        pull: How strongly the weights are drawn back to their start; the less data, the more it matters.
+        clip: The largest norm of a gradient.
+        validation: The share of the rows that is held out.
+    """
+
+    epochs: int = 500
+    batch: int | None = None
+    learning_rate: float = 1e-2
+    patience: int = 5
+    decays: int = 2
+    pull: float = 0.1
+    clip: float = 5.0
+    validation: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_count(self.epochs, "Training epochs", least=1)
+        check_count(self.patience, "Training patience", least=1)
+        check_count(self.decays, "Training decays")
+        check_between(self.learning_rate, 0.0, math.inf, "Training learning_rate")
+        check_between(self.clip, 0.0, math.inf, "Training clip")
+        check_between(self.validation, 0.0, 1.0, "Training validation")
+        if self.batch is not None:
+            check_count(self.batch, "Training batch", least=1)
+
+    def batch_of(self, rows: int) -> int:
+        """The size of a mini-batch for a number of rows."""
+        return self.batch or max(64, min(1024, rows // 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    r"""The rows of a fit: values `(rows, value)` and parents `(rows, parents)`, to learn from and held out."""
+
+    x: Tensor
+    parents: Tensor
+    held_x: Tensor
+    held_parents: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The mean loss after each epoch, on the rows learned from and on those held out, and the seconds it took."""
+
+    train: tuple[float, ...]
+    held_out: tuple[float, ...]
+    seconds: float
+
+
+class Learner(nn.Module, ABC):
+    """What the loop trains: a module with one loss a row."""
+
+    @abstractmethod
+    def loss(self, x: Tensor, parents: Tensor) -> Tensor:
+        r"""Computes what training minimises, with shape `(*batch,)`.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+        """
+
+
+@dataclass(slots=True)
+class Run:
+    """The state of a stage between two epochs, beside that of the optimiser."""
+
+    epoch: int = 0
+    best: float = math.inf
+    waited: int = 0
+    decayed: int = 0
+    seconds: float = 0.0
+    done: bool = False
+    train: list[float] = field(default_factory=list)
+    held_out: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Loop:
+    r"""The training loop for one variable.
+
+    Args:
+        training: The settings.
+        rows: The rows to learn from and those held out.
+        name: The variable, for errors and seeds.
+        seed: Where the order of the rows comes from.
+        share: The part of this process.
+        checkpoint: Where the state is kept.
+        tell: Called with the stage, the epoch and the held-out loss after each epoch.
+    """
+
+    training: Training
+    rows: Rows
+    name: str
+    seed: int
+    share: Share
+    checkpoint: Checkpoint
+    tell: Callable[[str, int, float], None]
+    curves: dict[str, Curve] = field(default_factory=dict)
+
+    def __call__(self, learner: Learner, stage: str) -> Tensor:
+        """Trains the learner to its least held-out loss and returns its held-out losses, with shape `(rows,)`."""
+        adam = Adam(learner, self.training.learning_rate, self.training.pull)
+        run, best_weights = self._resume(adam, stage)
+        saved = time.monotonic()
+
+        while not run.done:
+            start = time.monotonic()
+            run.train.append(self._epoch(learner, adam, stage, run.epoch))
+            run.held_out.append(self._mean_held_out(learner))
+            self._judge(adam, run, best_weights)
+            run.seconds += time.monotonic() - start
+            self.tell(stage, run.epoch, run.held_out[-1])
+            if run.done or time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
+                self._save(adam, run, best_weights, stage)
+                saved = time.monotonic()
+
+        adam.weights.copy_(best_weights)
+        learner.requires_grad_(False)
+        self.curves[stage] = Curve(tuple(run.train), tuple(run.held_out), run.seconds)
+
+        return self._held_out(learner, self.rows.held_x, self.rows.held_parents)
+
+    def _epoch(self, learner: Learner, adam: Adam, stage: str, epoch: int) -> float:
+        """Passes once over the rows, in an order that seed, variable, stage and epoch fix, and returns the mean loss."""
+        rows = len(self.rows.x)
+        order = torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch))
+        total = torch.zeros((), dtype=torch.float64)
+
+        for batch in order.split(self.training.batch_of(rows)):
+            part = self.share.of(batch)
+            loss = learner.loss(self.rows.x[part], self.rows.parents[part]).sum() / len(batch)
+            loss.backward()  # pyright: ignore[reportUnknownMemberType] torch leaves it untyped
+            self.share.sum(adam.gradient)
+            adam.clip(self.training.clip)
+            adam.step()
+            total += loss.detach() * len(batch)
+
+        return self._finite(self.share.sum(total).item() / rows, epoch)
+
+    def _judge(self, adam: Adam, run: Run, best_weights: Tensor) -> None:
+        """Keeps the weights if they are the best, else waits, then lowers the learning rate, then stops."""
+        run.epoch += 1
+        run.waited += 1
+
+        if run.held_out[-1] < run.best - LEAST_GAIN:
+            run.best, run.waited = run.held_out[-1], 0
+            best_weights.copy_(adam.weights)
+        elif run.waited >= self.training.patience:
+            run.waited, run.decayed = 0, run.decayed + 1
+            adam.learning_rate *= DECAY
+            adam.weights.copy_(best_weights)
+
+        run.done = run.decayed > self.training.decays or run.epoch >= self.training.epochs
+
+    def _mean_held_out(self, learner: Learner) -> float:
+        """The mean held-out loss, over the shares of all processes."""
+        x, parents = self.share.of(self.rows.held_x), self.share.of(self.rows.held_parents)
+        total = self._held_out(learner, x, parents).sum().double()
+
+        return self._finite(self.share.sum(total).item() / len(self.rows.held_x), None)
+
+    def _held_out(self, learner: Learner, x: Tensor, parents: Tensor) -> Tensor:
+        with torch.no_grad():
+            chunks = zip(x.split(CHUNK), parents.split(CHUNK), strict=True)
+            return torch.cat([learner.loss(*chunk) for chunk in chunks])
+
+    def _finite(self, loss: float, epoch: int | None) -> float:
+        if math.isfinite(loss):
+            return loss
+
+        part = "held-out loss" if epoch is None else f"loss of epoch {epoch + 1}"
+        raise FitError(
+            f"Variable {self.name!r}: the {part} turned {loss}. Lower the learning rate, for example "
+            f"training=Training(learning_rate={self.training.learning_rate / 10:g}), and look for extreme values."
+        )
+
+    def _resume(self, adam: Adam, stage: str) -> tuple[Run, Tensor]:
+        """Starts a stage, or takes it up where the checkpoint left it."""
+        kept = self.checkpoint.load(self._key(stage))
+        if kept is None:
+            return Run(), adam.weights.clone()
+
+        numbers, tensors = kept
+        adam.steps, adam.learning_rate = numbers.pop("steps"), numbers.pop("learning_rate")
+        for key, tensor in adam.state().items():
+            tensor.copy_(tensors[key])
+
+        return Run(**numbers), tensors["best_weights"].to(adam.weights)
+
+    def _save(self, adam: Adam, run: Run, best_weights: Tensor, stage: str) -> None:
+        numbers = {**asdict(run), "steps": adam.steps, "learning_rate": adam.learning_rate}
+        self.checkpoint.save(self._key(stage), numbers, {**adam.state(), "best_weights": best_weights})
+
+    def _key(self, stage: str) -> str:
+        return f"{self.name}/{stage}"

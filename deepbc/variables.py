@@ -1,0 +1,149 @@
+"""What is modelled: a variable with its shape, bounds and spread, and a variable together with its parents."""
+
+__all__ = ["OPEN", "Family", "Variable", "common_batch", "flatten", "read_bounds", "unflatten"]
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_batches, check_bounds, check_finite, check_inside, check_shape
+from deepbc.errors import SettingError
+
+
+OPEN = (-math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    r"""A variable as the model sees it.
+
+    Args:
+        name: The name, as in the graph.
+        shape: The shape of one value: `()` for a scalar, `(dim,)` for a vector.
+        lower: The lower bound, minus infinity where there is none.
+        upper: The upper bound, infinity where there is none.
+        sd: The standard deviation of each component in the data of the fit; 1 where no data was seen.
+    """
+
+    name: str
+    shape: tuple[int, ...] = ()
+    lower: float = -math.inf
+    upper: float = math.inf
+    sd: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        check_bounds(self.lower, self.upper, f"Variable {self.name!r}")
+
+    @classmethod
+    def seen(cls, name: str, column: Tensor, bounds: tuple[float, float]) -> Self:
+        r"""Creates the variable that a column of data shows.
+
+        Args:
+            name: The name.
+            column: The data, with shape `(rows, *shape)`.
+            bounds: The declared bounds, infinite where open.
+        """
+        sd = column.flatten(1).std(0, correction=0) if column.ndim > 1 else column.std(0, correction=0)[None]
+
+        return cls(name, tuple(column.shape[1:]), *bounds, tuple(sd.tolist()))
+
+    @classmethod
+    def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:
+        """Creates a variable of which only the dimension is known; one component is a scalar."""
+        return cls(name, () if dim == 1 else (dim,), *bounds)
+
+    @property
+    def dim(self) -> int:
+        """The number of components of a value."""
+        return math.prod(self.shape)
+
+    @property
+    def kind(self) -> str:
+        """The type: vector, bounded or real."""
+        if self.shape:
+            return "vector"
+        return "bounded" if self.bounded else "real"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a bound is declared on either side."""
+        return math.isfinite(self.lower) or math.isfinite(self.upper)
+
+    def rows(self, column: Tensor, where: str) -> Tensor:
+        r"""Checks values and brings them to the shape `(*batch, dim)` that mechanisms work on.
+
+        Args:
+            column: Values :math:`x`, with shape `(*batch, *shape)`.
+            where: What the values are, for an error.
+        """
+        rows = flatten(column, self.shape, where)
+        check_finite(rows, where)
+        check_inside(rows, self.lower, self.upper, where)
+
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A variable and its parents, in the order in which its mechanism sees them."""
+
+    child: Variable
+    parents: tuple[Variable, ...]
+
+    @property
+    def parents_dim(self) -> int:
+        """The dimension of all parents together."""
+        return sum(parent.dim for parent in self.parents)
+
+    def __str__(self) -> str:
+        shapes = [f"{variable.name} {variable.shape}" for variable in (*self.parents, self.child)]
+        return f"{', '.join(shapes[:-1])} -> {shapes[-1]}"
+
+    def split(self, parents: Tensor) -> dict[str, Tensor]:
+        r"""Splits the parents by name.
+
+        Args:
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+
+        Returns:
+            For each parent its values, with shape `(*batch, dim)`.
+        """
+        parts = parents.split([parent.dim for parent in self.parents], dim=-1) if self.parents else ()
+
+        return {parent.name: part for parent, part in zip(self.parents, parts, strict=True)}
+
+
+def flatten(column: Tensor, shape: tuple[int, ...], where: str) -> Tensor:
+    """Brings a column of shape `(*batch, *shape)` to the shape `(*batch, dim)`."""
+    check_shape(tuple(column.shape), shape, where)
+
+    return column.reshape(*column.shape[: column.ndim - len(shape)], math.prod(shape))
+
+
+def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Brings rows of shape `(*batch, dim)` back to the shape `(*batch, *shape)`."""
+    return rows.reshape(*rows.shape[:-1], *shape)
+
+
+def read_bounds(bounds: Sequence[float | None], where: str) -> tuple[float, float]:
+    """Reads a pair of bounds in which None is an open side."""
+    if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise SettingError(f"{where}: expected a pair of bounds such as (0, None), got {bounds!r}.")
+
+    lower = -math.inf if bounds[0] is None else float(bounds[0])
+    upper = math.inf if bounds[1] is None else float(bounds[1])
+    check_bounds(lower, upper, where)
+
+    return lower, upper
+
+
+def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:
+    """Finds the one batch shape of rows of shape `(*batch, dim)`: a single row goes with many, other shapes agree."""
+    shapes = {name: column.shape[:-1] for name, column in rows.items()}
+    check_batches(shapes)
+
+    return torch.broadcast_shapes(*shapes.values())

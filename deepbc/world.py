@@ -1,0 +1,39 @@
+"""A world: a value and a noise for every variable."""
+
+__all__ = ["World"]
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from deepbc.frames import frame
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    r"""A world that obeys the causal laws.
+
+    Args:
+        values: For each variable its values :math:`x`, in the data's own units, with shape `(*batch, *shape)`.
+        noise: For each variable its noise :math:`u`, with shape `(*batch,)` if it has one component and
+            `(*batch, noise)` otherwise.
+        batch: The batch shape: `()` for one world, `(rows,)` for many.
+    """
+
+    values: Mapping[str, Tensor]
+    noise: Mapping[str, Tensor]
+    batch: torch.Size
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Writes the values as a data frame, one row per world, one column per variable or component."""
+        return frame(self.values, self.batch)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {tuple(value.shape)}" for name, value in self.values.items())
+        return f"World({shapes})"
