@@ -185,7 +185,9 @@ def check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> Non
         raise SettingError(f"{where}: expected a list of layers such as ['affine', 'spline'], got {layers!r}.")
     for layer in layers:
         if layer not in known:
-            raise SettingError(f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known)}")
+            raise SettingError(
+                f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known)}"
+            )
 
 
 def check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, parents_dim: int) -> torch.Size:
@@ -199,7 +201,7 @@ def check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, 
 
     check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})
 
-    return torch.broadcast_shapes(given.shape[:-1], parents.shape[:-1])
+    return torch.Size(torch.broadcast_shapes(given.shape[:-1], parents.shape[:-1]))
 
 
 def check_value_dim(name: str, came: int, value: int, kind: str) -> None:
@@ -220,8 +222,8 @@ def check_law(result: object, rows: int, dim: int, where: str) -> Tensor:
         return result.unsqueeze(-1)
     if result.shape != (rows, dim):
         raise DataError(
-            f"{where}: expected shape ({rows}, {dim}), got {tuple(result.shape)}. The law acts row by row on tensors of "
-            f"shape (batch, dim)."
+            f"{where}: expected shape ({rows}, {dim}), got {tuple(result.shape)}. The law acts row by row on "
+            f"tensors of shape (batch, dim)."
         )
 
     return result

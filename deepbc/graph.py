@@ -14,6 +14,7 @@ Example:
 __all__ = ["CausalGraph"]
 
 import heapq
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
@@ -75,7 +76,7 @@ class CausalGraph:
             groups = [_split_names(group, statement) for group in statement.split("->")]
             for name in (name for group in groups for name in group):
                 parents.setdefault(name, [])
-            for causes, effects in zip(groups, groups[1:], strict=False):
+            for causes, effects in itertools.pairwise(groups):
                 for effect in effects:
                     parents[effect].extend(causes)
 

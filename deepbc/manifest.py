@@ -48,9 +48,7 @@ def describe(
         variables={name: _write_variable(variables[name]) for name in graph},
         mechanisms={name: _write_mechanism(name, mechanisms[name]) for name in graph},
     )
-    tensors = {
-        f"{name}/{key}": tensor for name in graph for key, tensor in mechanisms[name].state_dict().items()
-    }
+    tensors = {f"{name}/{key}": tensor for name in graph for key, tensor in mechanisms[name].state_dict().items()}
 
     return model.model_dump(mode="json"), tensors
 
@@ -67,7 +65,9 @@ def rebuild(
         model = _Model.model_validate(content)
         graph = CausalGraph(model.graph)
         variables = {name: _read_variable(name, model.variables[name]) for name in graph}
-        families = {name: Family(variables[name], tuple(variables[parent] for parent in graph.parents(name))) for name in graph}
+        families = {
+            name: Family(variables[name], tuple(variables[parent] for parent in graph.parents(name))) for name in graph
+        }
         mechanisms = {name: _read_mechanism(families[name], model.mechanisms[name], where) for name in graph}
     except ValidationError as error:
         first = error.errors()[0]

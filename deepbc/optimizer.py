@@ -1,16 +1,20 @@
 r"""Adam on one flat vector.
 
 All weights of a module become views of one vector, all gradients views of another. A step is then a handful of
-operations whatever the number of weights, its state is three vectors that a checkpoint can hold, and a sum of gradients
-over processes is one call. `torch.optim` gives the same steps (a test compares them) but loads torch's compiler on first
-use, which costs more than the import of torch itself.
+operations whatever the number of weights, its state is a few vectors that a checkpoint can hold, and a sum of gradients
+over processes is one call. `torch.optim` gives the same steps (a test compares them) but loads torch's compiler on
+first use, which takes as long as the import of torch itself.
 
 References:
     Adam: A Method for Stochastic Optimization (Kingma and Ba, 2015), algorithm 1. https://arxiv.org/abs/1412.6980
     Decoupled Weight Decay Regularization (Loshchilov and Hutter, 2019). https://arxiv.org/abs/1711.05101
+    Acceleration of Stochastic Approximation by Averaging (Polyak and Juditsky, 1992), with exponential weights.
 """
 
 __all__ = ["Adam"]
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -26,14 +30,16 @@ class Adam:
         learning_rate: The step size.
         pull: How strongly each step draws the weights back to where they started (decoupled weight decay, towards the
             start instead of zero).
+        horizon: The number of steps over which `self.average` averages the weights.
     """
 
-    def __init__(self, module: nn.Module, learning_rate: float, pull: float = 0.0) -> None:
+    def __init__(self, module: nn.Module, learning_rate: float, *, pull: float = 0.0, horizon: int = 1) -> None:
         parameters = list(module.parameters())
-        self.learning_rate, self.pull = learning_rate, pull
+        self.learning_rate, self.pull, self.horizon = learning_rate, pull, horizon
         self.steps = 0
         self.weights = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
         self.start = self.weights.clone()
+        self.average = self.weights.clone()
         self.gradient = torch.zeros_like(self.weights)
         self.mean = torch.zeros_like(self.weights)
         self.square = torch.zeros_like(self.weights)
@@ -58,8 +64,19 @@ class Adam:
         root = (self.square / (1 - BETA_2**self.steps)).sqrt_().add_(EPSILON)
         self.weights.addcdiv_(self.mean, root, value=-self.learning_rate / (1 - BETA_1**self.steps))
         self.weights.lerp_(self.start, self.learning_rate * self.pull)
+        self.average.lerp_(self.weights, max(1 / self.horizon, 1 / self.steps))
         self.gradient.zero_()
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Gives the module the averaged weights for a while."""
+        weights = self.weights.clone()
+        self.weights.copy_(self.average)
+        try:
+            yield
+        finally:
+            self.weights.copy_(weights)
+
     def state(self) -> dict[str, Tensor]:
-        """Returns the tensors that, with `steps` and `learning_rate`, are the whole state."""
-        return {"weights": self.weights, "mean": self.mean, "square": self.square}
+        """Returns the tensors that, with `steps`, are the whole state."""
+        return {"weights": self.weights, "average": self.average, "mean": self.mean, "square": self.square}

@@ -294,7 +294,7 @@ class SCM:
 
         x, u = self.complete_rows(free, given_noise)
         for name in deterministic & given_values.keys():
-            check_contradiction(*torch.broadcast_tensors(given_values[name], x[name]), f"Variable {name!r}")
+            check_contradiction(given_values[name].expand_as(x[name]), x[name], f"Variable {name!r}")
 
         return x, u
 

@@ -26,7 +26,9 @@ FORMAT = 1
 MANIFEST, WEIGHTS = "manifest.json", "weights.safetensors"
 
 
-def write_folder(folder: str | os.PathLike[str], kind: str, content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def write_folder(
+    folder: str | os.PathLike[str], kind: str, content: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
     """Writes a folder of the given kind; an older folder of ours under that name is replaced.
 
     Args:
@@ -37,8 +39,10 @@ def write_folder(folder: str | os.PathLike[str], kind: str, content: Mapping[str
     """
     folder = Path(folder)
     if folder.exists() and not (folder / MANIFEST).is_file():
-        raise StorageError(f"{folder}: expected no such path or an older {kind} folder, got something else. "
-                           "Choose another name or remove it.")
+        raise StorageError(
+            f"{folder}: expected no such path or an older {kind} folder, got something else. "
+            "Choose another name or remove it."
+        )
 
     weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     manifest = {
@@ -73,11 +77,15 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
 
     sums = manifest["checksums"]
     if sums["content"] != _checksum(_canonical(manifest["content"])):
-        raise StorageError(f"{folder / MANIFEST}: its content does not match its checksum: it was changed or damaged. "
-                           "Save it again from the original.")
+        raise StorageError(
+            f"{folder / MANIFEST}: its content does not match its checksum: it was changed or damaged. "
+            "Save it again from the original."
+        )
     if sums[WEIGHTS] != _checksum(weights):
-        raise StorageError(f"{folder / WEIGHTS}: does not match its checksum: it was changed, truncated or belongs to "
-                           "another folder. Save it again from the original.")
+        raise StorageError(
+            f"{folder / WEIGHTS}: does not match its checksum: it was changed, truncated or belongs to "
+            "another folder. Save it again from the original."
+        )
     try:
         return manifest["content"], load_tensors(weights)
     except SafetensorError as error:
@@ -95,7 +103,9 @@ def _manifest(folder: Path, kind: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or not {"format", "kind", "content", "checksums"} <= manifest.keys():
         raise StorageError(f"{folder / MANIFEST}: is not a deepbc manifest.")
     if not isinstance(manifest["format"], int) or manifest["format"] > FORMAT:
-        raise StorageError(f"{folder}: has format {manifest['format']!r}, this deepbc reads up to {FORMAT}. Update deepbc.")
+        raise StorageError(
+            f"{folder}: has format {manifest['format']!r}, this deepbc reads up to {FORMAT}. Update deepbc."
+        )
     if manifest["kind"] != kind:
         raise StorageError(f"{folder}: expected a {kind}, got a {manifest['kind']!r}.")
     if not isinstance(manifest["checksums"], dict) or manifest["checksums"].keys() != {"content", WEIGHTS}:

@@ -1,11 +1,10 @@
 r"""The one training loop: Adam on mini-batches, early stopping on held-out rows, the best weights kept.
 
-When the held-out loss has not fallen for `patience` epochs, the learning rate is divided by five and the search goes on
-from the best weights; after `decays` such turns it stops. The loop sees a module with a loss and rows of data, nothing
-causal.
+What is judged and kept is a running average of the weights, which has less noise than the last step's. The loop sees a
+module with a loss and rows of data, nothing causal.
 """
 
-__all__ = ["Curve", "Learner", "Loop", "Rows", "Training"]
+__all__ = ["Curve", "Learner", "Loop", "Rows", "Train", "Training"]
 
 import math
 import time
@@ -23,7 +22,6 @@ from deepbc.optimizer import Adam
 from deepbc.seeds import generator
 from deepbc.sharing import Share
 
-DECAY = 0.2
 LEAST_GAIN = 1e-5
 CHUNK = 65_536
 SECONDS_BETWEEN_SAVES = 2.0
@@ -37,9 +35,9 @@ class Training:
         epochs: The most passes over the rows.
         batch: The rows of a mini-batch; None takes a sixteenth of the rows, at least 64 and at most 1,024.
         learning_rate: The first step size of Adam.
-        patience: The epochs without a lower held-out loss before the learning rate falls.
-        decays: How often the learning rate falls before the training stops.
-        pull: How strongly the weights are drawn back to their start; the less data, the more it matters.
+        patience: The epochs without a lower held-out loss after which the training stops.
+        average: The number of steps over which the weights are averaged; 1 takes them as they are.
+        pull: How strongly the weights are drawn back to their start, as for so many rows of data.
         clip: The largest norm of a gradient.
         validation: The share of the rows that is held out.
     """
@@ -47,16 +45,17 @@ class Training:
     epochs: int = 500
     batch: int | None = None
     learning_rate: float = 1e-2
-    patience: int = 5
-    decays: int = 2
-    pull: float = 0.1
+    patience: int = 10
+    average: int = 200
+    pull: float = 400.0
     clip: float = 5.0
     validation: float = 0.2
 
     def __post_init__(self) -> None:
         check_count(self.epochs, "Training epochs", least=1)
         check_count(self.patience, "Training patience", least=1)
-        check_count(self.decays, "Training decays")
+        check_count(self.average, "Training average", least=1)
+        check_between(self.pull, -1.0, math.inf, "Training pull")
         check_between(self.learning_rate, 0.0, math.inf, "Training learning_rate")
         check_between(self.clip, 0.0, math.inf, "Training clip")
         check_between(self.validation, 0.0, 1.0, "Training validation")
@@ -100,6 +99,10 @@ class Learner(nn.Module, ABC):
         """
 
 
+# Trains a learner in a stage of that name and returns its held-out losses, with shape `(rows,)`.
+Train = Callable[[Learner, str], Tensor]
+
+
 @dataclass(slots=True)
 class Run:
     """The state of a stage between two epochs, beside that of the optimiser."""
@@ -107,7 +110,6 @@ class Run:
     epoch: int = 0
     best: float = math.inf
     waited: int = 0
-    decayed: int = 0
     seconds: float = 0.0
     done: bool = False
     train: list[float] = field(default_factory=list)
@@ -139,14 +141,16 @@ class Loop:
 
     def __call__(self, learner: Learner, stage: str) -> Tensor:
         """Trains the learner to its least held-out loss and returns its held-out losses, with shape `(rows,)`."""
-        adam = Adam(learner, self.training.learning_rate, self.training.pull)
+        pull = self.training.pull / len(self.rows.x)
+        adam = Adam(learner, self.training.learning_rate, pull=pull, horizon=self.training.average)
         run, best_weights = self._resume(adam, stage)
         saved = time.monotonic()
 
         while not run.done:
             start = time.monotonic()
             run.train.append(self._epoch(learner, adam, stage, run.epoch))
-            run.held_out.append(self._mean_held_out(learner))
+            with adam.averaged():
+                run.held_out.append(self._mean_held_out(learner))
             self._judge(adam, run, best_weights)
             run.seconds += time.monotonic() - start
             self.tell(stage, run.epoch, run.held_out[-1])
@@ -161,15 +165,15 @@ class Loop:
         return self._held_out(learner, self.rows.held_x, self.rows.held_parents)
 
     def _epoch(self, learner: Learner, adam: Adam, stage: str, epoch: int) -> float:
-        """Passes once over the rows, in an order that seed, variable, stage and epoch fix, and returns the mean loss."""
+        """Passes once over the rows, in an order that the seed fixes, and returns the mean loss."""
         rows = len(self.rows.x)
-        order = torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch))
+        order = torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch)).to(self.rows.x.device)
         total = torch.zeros((), dtype=torch.float64)
 
         for batch in order.split(self.training.batch_of(rows)):
             part = self.share.of(batch)
             loss = learner.loss(self.rows.x[part], self.rows.parents[part]).sum() / len(batch)
-            loss.backward()  # pyright: ignore[reportUnknownMemberType] torch leaves it untyped
+            loss.backward()
             self.share.sum(adam.gradient)
             adam.clip(self.training.clip)
             adam.step()
@@ -178,19 +182,14 @@ class Loop:
         return self._finite(self.share.sum(total).item() / rows, epoch)
 
     def _judge(self, adam: Adam, run: Run, best_weights: Tensor) -> None:
-        """Keeps the weights if they are the best, else waits, then lowers the learning rate, then stops."""
+        """Keeps the averaged weights if they are the best so far, and stops after too long without."""
         run.epoch += 1
         run.waited += 1
-
         if run.held_out[-1] < run.best - LEAST_GAIN:
             run.best, run.waited = run.held_out[-1], 0
-            best_weights.copy_(adam.weights)
-        elif run.waited >= self.training.patience:
-            run.waited, run.decayed = 0, run.decayed + 1
-            adam.learning_rate *= DECAY
-            adam.weights.copy_(best_weights)
+            best_weights.copy_(adam.average)
 
-        run.done = run.decayed > self.training.decays or run.epoch >= self.training.epochs
+        run.done = run.waited >= self.training.patience or run.epoch >= self.training.epochs
 
     def _mean_held_out(self, learner: Learner) -> float:
         """The mean held-out loss, over the shares of all processes."""
@@ -221,14 +220,14 @@ class Loop:
             return Run(), adam.weights.clone()
 
         numbers, tensors = kept
-        adam.steps, adam.learning_rate = numbers.pop("steps"), numbers.pop("learning_rate")
+        adam.steps = numbers.pop("steps")
         for key, tensor in adam.state().items():
             tensor.copy_(tensors[key])
 
         return Run(**numbers), tensors["best_weights"].to(adam.weights)
 
     def _save(self, adam: Adam, run: Run, best_weights: Tensor, stage: str) -> None:
-        numbers = {**asdict(run), "steps": adam.steps, "learning_rate": adam.learning_rate}
+        numbers = {**asdict(run), "steps": adam.steps}
         self.checkpoint.save(self._key(stage), numbers, {**adam.state(), "best_weights": best_weights})
 
     def _key(self, stage: str) -> str:

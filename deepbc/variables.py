@@ -5,14 +5,13 @@ __all__ = ["OPEN", "Family", "Variable", "common_batch", "flatten", "read_bounds
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from deepbc._checks import check_batches, check_bounds, check_finite, check_inside, check_shape
 from deepbc.errors import SettingError
-
 
 OPEN = (-math.inf, math.inf)
 
@@ -129,7 +128,7 @@ def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     return rows.reshape(*rows.shape[:-1], *shape)
 
 
-def read_bounds(bounds: Sequence[float | None], where: str) -> tuple[float, float]:
+def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
     """Reads a pair of bounds in which None is an open side."""
     if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
         raise SettingError(f"{where}: expected a pair of bounds such as (0, None), got {bounds!r}.")
@@ -146,4 +145,4 @@ def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:
     shapes = {name: column.shape[:-1] for name, column in rows.items()}
     check_batches(shapes)
 
-    return torch.broadcast_shapes(*shapes.values())
+    return torch.Size(torch.broadcast_shapes(*shapes.values()))

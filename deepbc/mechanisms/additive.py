@@ -15,11 +15,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from deepbc._checks import check_count
-from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.outer import Outer, Scaling
 from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner
-from deepbc.training import Rows
+from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
 
@@ -52,7 +52,9 @@ class Additive(Mechanism):
         self.below = nn.Parameter(torch.zeros(value, value, dtype=torch.float64))
 
     def _mean(self, parents: Tensor) -> Tensor:
-        return self.network(self.scaling.inward(parents), slice(None)).squeeze(-2)
+        mean: Tensor = self.network(self.scaling.inward(parents), slice(None))
+
+        return mean.squeeze(-2)
 
     def _factor(self) -> Tensor:
         return self.below.tril(-1) + self.log_diagonal.exp().diag()

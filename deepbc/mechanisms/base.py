@@ -2,24 +2,23 @@ r"""The contract of a mechanism: one causal law :math:`x = f(x_{pa}, u)` and its
 
 The noise is standard normal, so with the log-volume of the inverse the density is
 
-.. math:: \log p(x \mid x_{pa}) = \log N(u; 0, I) + \log \left| \det \frac{\partial f^{-1}(x_{pa}, x)}{\partial x} \right|.
+.. math:: \log p(x \mid x_{pa}) = \log N(u; 0, I) + \log \left| \det \partial f^{-1}(x_{pa}, x) / \partial x \right|.
 
 A variable without parents has parents of dimension zero; it is no special case.
 """
 
-__all__ = ["Mechanism", "Outcome", "Train"]
+__all__ = ["Mechanism", "Outcome"]
 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
-
+from typing import Any, ClassVar, Self
 
 from torch import Generator, Tensor
 
 from deepbc._checks import check_axes
 from deepbc.errors import NotFittedError, SettingError
-from deepbc.training import Learner, Rows, Training
+from deepbc.training import Learner, Rows, Train, Training
 from deepbc.variables import Family
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -31,12 +30,6 @@ class Outcome:
 
     held_out: Tensor
     notes: tuple[str, ...] = field(default=())
-
-
-class Train(Protocol):
-    """The training loop, as a mechanism sees it: minimise the loss, keep the best weights, return held-out losses."""
-
-    def __call__(self, mechanism: "Mechanism", stage: str) -> Tensor: ...
 
 
 class Mechanism(Learner):
@@ -208,7 +201,7 @@ class Mechanism(Learner):
 
     @abstractmethod
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes the noise, with shape `(*batch, noise)`, and the log-volume of the inverse, with shape `(*batch,)`."""
+        """Computes the noise `(*batch, noise)` and the log-volume of the inverse `(*batch,)`."""
 
     @abstractmethod
     def _fit(self, rows: Rows, train: Train) -> Outcome: ...

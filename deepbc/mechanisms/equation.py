@@ -9,8 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 from deepbc._checks import check_count, check_law, check_value_dim
-from deepbc.mechanisms.base import Mechanism, Outcome, Train
-from deepbc.training import Rows
+from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
 

@@ -26,11 +26,11 @@ from torch import Generator, Tensor, nn
 from zuko.transforms import MonotonicRQSTransform
 
 from deepbc._checks import check_count, check_layers
-from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.outer import Outer, Scaling
 from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
-from deepbc.training import Rows
+from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
 LAYERS = ("affine", "spline", "conditional spline")
@@ -87,7 +87,9 @@ class Flow(Mechanism):
         def layer(kind: str) -> _Layer:
             if kind == "affine":
                 return _Affine(conditioner(2))
-            return _Spline(Constant(components, 3 * self.bins - 1) if kind == "spline" else conditioner(3 * self.bins - 1))
+            return _Spline(
+                Constant(components, 3 * self.bins - 1) if kind == "spline" else conditioner(3 * self.bins - 1)
+            )
 
         self.outer = Outer(family.child)
         self.scaling = Scaling(parents)
@@ -139,7 +141,7 @@ class Flow(Mechanism):
         z, _ = self.outer.inward(rows.x[:ROWS_FOR_A_START])
         context = self._context(self.scaling.inward(rows.parents[:ROWS_FOR_A_START]), z)
 
-        for layer in reversed(self.backbone):
+        for layer in reversed(self._active()):
             layer.start(z, context)
             z, _ = layer.inward(z, context)
 
@@ -228,10 +230,14 @@ class _Spline(_Layer):
         return MonotonicRQSTransform(widths, heights, slopes, bound=BOX, slope=LEAST_SLOPE)
 
     def outward(self, z: Tensor, context: Tensor, components: slice) -> Tensor:
-        return self._transform(context, components)._inverse(z)
+        outside: Tensor = self._transform(context, components).inv(z)
+
+        return outside
 
     def inward(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
-        return self._transform(context, slice(None)).call_and_ladj(z)
+        inside, log_slope = self._transform(context, slice(None)).call_and_ladj(z)
+
+        return inside, log_slope
 
     def start(self, z: Tensor, context: Tensor) -> None:
         """Knots at quantiles of the rows, mapped to those of the standard normal."""
@@ -247,7 +253,10 @@ class _Spline(_Layer):
         log_slopes = (heights / widths).log()
 
         slopes = _unclip((log_slopes[:, 1:] + log_slopes[:, :-1]) / 2, -math.log(LEAST_SLOPE))
-        parts = [_unclip(part.log() - part.log().mean(-1, keepdim=True), -math.log(LEAST_SLOPE) / 2) for part in (widths, heights)]
+        parts = [
+            _unclip(part.log() - part.log().mean(-1, keepdim=True), -math.log(LEAST_SLOPE) / 2)
+            for part in (widths, heights)
+        ]
         self.parameters_of.bias.copy_(torch.cat([*parts, slopes], dim=-1))
 
 

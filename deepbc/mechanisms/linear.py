@@ -14,10 +14,10 @@ import torch
 from torch import Generator, Tensor
 
 from deepbc.errors import FitError
-from deepbc.mechanisms.base import Mechanism, Outcome, Train
+from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.outer import Outer, Scaling
 from deepbc.mechanisms.regression import least_squares
-from deepbc.training import Rows
+from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
 LEAST_SPREAD = 1e-9

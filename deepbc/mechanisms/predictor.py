@@ -10,16 +10,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from deepbc._checks import check_count, check_law, check_value_dim
-from deepbc.mechanisms.base import Mechanism, Outcome, Train
-from deepbc.training import Rows
+from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
 
 class Predictor(Mechanism):
     r"""Creates a deterministic law from a torch module or a function.
 
-    A module gets the parents as one float64 tensor of shape `(batch, parents)`, in the order of the graph; it is copied,
-    and put into evaluation mode. Any other function gets a mapping from each parent's name to a tensor of shape
+    A module gets the parents as one float64 tensor of shape `(batch, parents)`, in the order of the graph; it is
+    copied and put into evaluation mode. Any other function gets a mapping from each parent's name to a tensor of shape
     `(batch, dim)`. Both return `(batch, value)`, by torch operations that autograd can follow.
 
     Args:

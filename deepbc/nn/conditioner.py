@@ -6,12 +6,13 @@ parents and :math:`x_{<k}`,
 
 .. math:: h_k(c) = a_k + A_k (M_k c) + B_k \, g_k(M_k c), \qquad g_k = \tanh \circ \, \dots \circ \tanh,
 
-where :math:`g_k` is a small network. It is bounded, so far from the data :math:`h_k` is linear: what the network learned
-between the rows it does not blow up beyond them.
+where :math:`g_k` is a small network. It is bounded, so far from the data :math:`h_k` is linear: what it learned between
+the rows it does not blow up beyond them.
 """
 
 __all__ = ["Conditioner", "Constant"]
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -78,7 +79,7 @@ class Conditioner(Parameters):
         self.register_buffer("mask", mask, persistent=False)
 
         sizes = [inputs, *hidden]
-        pairs = zip(sizes, sizes[1:], strict=False)
+        pairs = itertools.pairwise(sizes)
         self.bias = nn.Parameter(torch.zeros(components, outputs, dtype=torch.float64))
         self.linear = nn.Parameter(torch.zeros(components, inputs, outputs, dtype=torch.float64))
         self.layers = nn.ModuleList(_Layer(components, rows, columns, generator) for rows, columns in pairs)
