@@ -26,6 +26,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,16 +88,19 @@ def check_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> No
         )
 
 
-def check_batches(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """All batch shapes broadcast to one of them, so that (5, 1) beside (5,) is a mistake and not 25 rows."""
+def check_batches(shapes: Mapping[str, tuple[int, ...]]) -> torch.Size:
+    """All batch shapes broadcast to one of them, which is returned; (5, 1) beside (5,) is a mistake, not 25 rows."""
+    # numpy's, because torch's own function loads its compiler.
     try:
-        common = torch.broadcast_shapes(*shapes.values())
-    except RuntimeError:
+        common = np.broadcast_shapes(*shapes.values())
+    except ValueError:
         common = None
 
     if shapes and common not in shapes.values():
         came = ", ".join(f"{name!r} {tuple(shape)}" for name, shape in shapes.items())
         raise DataError(f"Expected one number of rows for all variables, got {came}. Give each as many rows, or one.")
+
+    return torch.Size(common or ())
 
 
 def check_finite(rows: Tensor, where: str) -> None:
@@ -199,9 +203,7 @@ def check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, 
                 f"The last axis holds the components, for example x.unsqueeze(-1)."
             )
 
-    check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})
-
-    return torch.Size(torch.broadcast_shapes(given.shape[:-1], parents.shape[:-1]))
+    return check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})
 
 
 def check_value_dim(name: str, came: int, value: int, kind: str) -> None:

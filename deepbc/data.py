@@ -2,6 +2,7 @@
 
 __all__ = ["read"]
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -68,21 +69,28 @@ def _real(column: Tensor, where: str) -> Tensor:
 
 def _numbers(array: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
     """Reads numbers that sit in an array of objects, as the rows of a mixed data frame do; text is refused."""
-    flat = array.reshape(-1)
+    numbers = np.empty(array.size)
 
-    for i, item in enumerate(flat):
-        if isinstance(item, str | bytes | bool | list | tuple) or not _is_number(item):
+    for i, item in enumerate(array.reshape(-1).tolist()):
+        number = _number(item)
+        if number is None:
             row = np.unravel_index(i, array.shape)[0] if array.ndim else 0
+            what = f"the text {item!r}" if isinstance(item, str) else f"{type(item).__name__} {item!r}"
             raise DataError(
-                f"{where}: expected numbers, got {type(item).__name__} {item!r} in row {row}. "
-                f"Convert the column to numbers or drop the row."
+                f"{where}: expected numbers, got {what} in row {row}. Convert the column to numbers or drop the row."
             )
+        numbers[i] = number
 
-    return np.array([np.nan if item is None else float(item) for item in flat]).reshape(array.shape)
+    return numbers.reshape(array.shape)
 
 
-def _is_number(item: Any) -> bool:
+def _number(item: Any) -> float | None:
+    """Reads a number; a gap is NaN, and what is no number is None."""
+    if item is None or type(item).__name__ == "NAType":  # pandas' own gap
+        return math.nan
+    if isinstance(item, str | bytes | bool):
+        return None
     try:
-        return item is None or float(item) is not None
+        return float(item)
     except (TypeError, ValueError):
-        return False
+        return None

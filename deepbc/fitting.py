@@ -72,7 +72,8 @@ def read_rows(
             parents = tuple(variables[parent] for parent in graph.parents(name))
             column = _predicted(name, mechanisms[name], parents, rows)
             if name in columns:
-                check_contradiction(flatten(columns[name], column.shape[1:], where), column.flatten(1), where)
+                shape = tuple(column.shape[1:])
+                check_contradiction(flatten(columns[name], shape, where), flatten(column, shape, where), where)
         else:
             column = columns[name]
 

@@ -94,7 +94,9 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
 
 def _manifest(folder: Path, kind: str) -> dict[str, Any]:
     if not folder.is_dir():
-        raise StorageError(f"{folder}: no such folder. Give the path that was saved to.")
+        kept = next(iter(folder.parent.glob(f".{folder.name}.*.old")), None)
+        remedy = f"A save was interrupted: rename {kept} to it" if kept else "Give the path that was saved to"
+        raise StorageError(f"{folder}: no such folder. {remedy}.")
     try:
         manifest = json.loads(_read(folder / MANIFEST))
     except ValueError as error:

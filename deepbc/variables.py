@@ -120,12 +120,12 @@ def flatten(column: Tensor, shape: tuple[int, ...], where: str) -> Tensor:
     """Brings a column of shape `(*batch, *shape)` to the shape `(*batch, dim)`."""
     check_shape(tuple(column.shape), shape, where)
 
-    return column.reshape(*column.shape[: column.ndim - len(shape)], math.prod(shape))
+    return column.reshape((*column.shape[: column.ndim - len(shape)], math.prod(shape)))
 
 
 def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Brings rows of shape `(*batch, dim)` back to the shape `(*batch, *shape)`."""
-    return rows.reshape(*rows.shape[:-1], *shape)
+    return rows.reshape((*rows.shape[:-1], *shape))
 
 
 def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
@@ -142,7 +142,4 @@ def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
 
 def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:
     """Finds the one batch shape of rows of shape `(*batch, dim)`: a single row goes with many, other shapes agree."""
-    shapes = {name: column.shape[:-1] for name, column in rows.items()}
-    check_batches(shapes)
-
-    return torch.Size(torch.broadcast_shapes(*shapes.values()))
+    return check_batches({name: column.shape[:-1] for name, column in rows.items()})

@@ -49,7 +49,7 @@ class Additive(Mechanism):
         self.scaling = Scaling(family.parents_dim)
         self.network = Conditioner(1, family.parents_dim, value, self.hidden, generator)
         self.log_diagonal = nn.Parameter(torch.zeros(value, dtype=torch.float64))
-        self.below = nn.Parameter(torch.zeros(value, value, dtype=torch.float64))
+        self.below = nn.Parameter(torch.zeros(value * (value - 1) // 2, dtype=torch.float64))
 
     def _mean(self, parents: Tensor) -> Tensor:
         mean: Tensor = self.network(self.scaling.inward(parents), slice(None))
@@ -57,7 +57,9 @@ class Additive(Mechanism):
         return mean.squeeze(-2)
 
     def _factor(self) -> Tensor:
-        return self.below.tril(-1) + self.log_diagonal.exp().diag()
+        rows, columns = torch.tril_indices(self.value_dim, self.value_dim, -1, device=self.below.device)
+
+        return self.log_diagonal.exp().diag().index_put((rows, columns), self.below)
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         return self.outer.outward(self._mean(parents) + u @ self._factor().T)

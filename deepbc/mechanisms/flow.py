@@ -37,7 +37,8 @@ LAYERS = ("affine", "spline", "conditional spline")
 LARGEST_LOG_SCALE = 7.0
 BOX = 5.0
 LEAST_SLOPE = 1e-3
-LEAST_GAIN, STANDARD_ERRORS = 0.01, 2.0
+# A correction must gain so many nats and, by the one-standard-error rule (Breiman et al., 1984), more than its error.
+LEAST_GAIN = 0.01
 ROWS_FOR_A_START = 100_000
 
 
@@ -158,7 +159,7 @@ class Flow(Mechanism):
 
         gain = backbone - corrected
         error = gain.std() / math.sqrt(len(gain))
-        pays = bool(gain.mean() > max(LEAST_GAIN, STANDARD_ERRORS * error.item()))
+        pays = bool(gain.mean() > max(LEAST_GAIN, error.item()))
         note = f"correction {'kept' if pays else 'left out'}: held-out gain {gain.mean():.4f} ± {error:.4f} nats"
         if not pays:
             self.load_state_dict(kept)
@@ -216,18 +217,17 @@ class _Affine(_Layer):
 
 
 class _Spline(_Layer):
-    """The monotone rational-quadratic spline on a box, the identity outside; written in the inward direction."""
+    """The monotone rational-quadratic spline on a box, the identity outside; written in the inward direction.
+
+    At first it is the identity, with its knots where a standard normal variable has its mass.
+    """
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         self.parameters_of = parameters
-
-    def _transform(self, context: Tensor, components: slice) -> MonotonicRQSTransform:
-        parameters = self.parameters_of(context, components)
-        bins = (parameters.shape[-1] + 1) // 3
-        widths, heights, slopes = parameters.split([bins, bins, bins - 1], dim=-1)
-
-        return MonotonicRQSTransform(widths, heights, slopes, bound=BOX, slope=LEAST_SLOPE)
+        self.bins = (parameters.bias.shape[-1] + 1) // 3
+        self.normal = torch.linspace(-3.0, 3.0, self.bins + 1, dtype=torch.float64)[1:-1]
+        self._place(self.normal.expand(len(parameters.bias), -1))
 
     def outward(self, z: Tensor, context: Tensor, components: slice) -> Tensor:
         outside: Tensor = self._transform(context, components).inv(z)
@@ -240,24 +240,45 @@ class _Spline(_Layer):
         return inside, log_slope
 
     def start(self, z: Tensor, context: Tensor) -> None:
-        """Knots at quantiles of the rows, mapped to those of the standard normal."""
-        bins = (self.parameters_of.bias.shape[-1] + 1) // 3
-        normal = torch.linspace(-3.0, 3.0, bins + 1, dtype=z.dtype)[1:-1]
-        places = (torch.special.ndtr(normal) * (len(z) - 1)).round().long()
-        knots = z.sort(0).values[places].T
+        """Maps quantiles of the rows to those of the standard normal."""
+        places = (torch.special.ndtr(self.normal) * (len(z) - 1)).round().long()
+        self._place(z.sort(0).values[places].T)
 
+    def _transform(self, context: Tensor, components: slice) -> "_Transform":
+        parameters = self.parameters_of(context, components)
+        widths, heights, slopes = parameters.split([self.bins, self.bins, self.bins - 1], dim=-1)
+
+        return _Transform(widths, heights, slopes, bound=BOX, slope=LEAST_SLOPE)
+
+    @torch.no_grad()
+    def _place(self, knots: Tensor) -> None:
+        """Sets the constant part of the parameters so that the knots, `(components, bins - 1)`, map to the normal's."""
         edge = knots.new_full((len(knots), 1), BOX)
-        x = torch.cat([-edge, knots.clamp(-BOX, BOX), edge], dim=-1)
-        y = torch.cat([-edge, normal.expand_as(knots), edge], dim=-1)
-        widths, heights = x.diff().clamp_min(1e-6), y.diff()
+        normal = self.normal.to(knots).expand_as(knots)
+        widths = torch.cat([-edge, knots.clamp(-BOX, BOX), edge], dim=-1).diff().clamp_min(1e-6)
+        heights = torch.cat([-edge, normal, edge], dim=-1).diff()
         log_slopes = (heights / widths).log()
 
-        slopes = _unclip((log_slopes[:, 1:] + log_slopes[:, :-1]) / 2, -math.log(LEAST_SLOPE))
-        parts = [
-            _unclip(part.log() - part.log().mean(-1, keepdim=True), -math.log(LEAST_SLOPE) / 2)
-            for part in (widths, heights)
-        ]
-        self.parameters_of.bias.copy_(torch.cat([*parts, slopes], dim=-1))
+        limit = -math.log(LEAST_SLOPE)
+        sizes = [_unclip(size.log() - size.log().mean(-1, keepdim=True), limit / 2) for size in (widths, heights)]
+        slopes = _unclip((log_slopes[:, 1:] + log_slopes[:, :-1]) / 2, limit)
+        self.parameters_of.bias.copy_(torch.cat([*sizes, slopes], dim=-1))
+
+
+class _Transform(MonotonicRQSTransform):
+    """zuko's spline with a lookup of bins that does not load torch's compiler, as `torch.broadcast_shapes` would."""
+
+    def bin(self, k: Tensor) -> tuple[Tensor, ...]:
+        mask = (k >= 0) & (k < self.bins)
+        left = k.clamp(0, self.bins - 1).unsqueeze(-1)
+        pairs = torch.cat([left, left + 1], dim=-1)
+        knots = (each.expand(*k.shape, -1).gather(-1, pairs).unbind(-1) for each in self._knots())
+        (x0, x1), (y0, y1), (d0, d1) = knots
+
+        return mask, x0, x1, y0, y1, d0, d1, (y1 - y0) / (x1 - x0)
+
+    def _knots(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.horizontal, self.vertical, self.derivatives
 
 
 def _unclip(clipped: Tensor, limit: float) -> Tensor:

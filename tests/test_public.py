@@ -1,0 +1,44 @@
+"""The public face: what can be seen is what is listed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import deepbc
+
+
+def test_every_listed_name_is_there():
+    assert all(getattr(deepbc, name) is not None for name in deepbc.__all__)
+    assert set(deepbc.__all__) <= set(dir(deepbc))
+
+
+def test_listed_and_typed_names_agree():
+    source = Path(deepbc.__file__).read_text()
+    typed = source[source.index("if TYPE_CHECKING") : source.index("__all__")]
+    assert all(name in typed for name in deepbc.__all__)
+
+
+def test_unknown_name_is_an_attribute_error():
+    try:
+        deepbc.backtracking_of_everything  # noqa: B018
+    except AttributeError as error:
+        assert "backtracking_of_everything" in str(error)
+    else:
+        raise AssertionError
+
+
+def test_import_and_help_do_not_load_torch():
+    program = "import sys, deepbc, deepbc.cli; print('torch' in sys.modules, 'pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_core_loads_neither_pandas_nor_the_compiler():
+    program = (
+        "import sys, deepbc as bc; from deepbc.recipes import morphomnist; scm = morphomnist.truth();"
+        "w = scm.sample(50, seed=0); bc.intervene(scm, w.values, {'intensity': 200.0}); scm.log_prob(w.values);"
+        "flow = bc.SCM(scm.graph); flow.fit(w.values, training=bc.Training(epochs=1)); flow.sample(3);"
+        "print([name for name in ('pandas', 'torch._dynamo', 'sympy', 'matplotlib', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,252 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from laws import growing, identity, weighted
+from scipy import stats
+
+import deepbc as bc
+from deepbc.recipes import morphomnist
+
+# a -> b -> y, a -> v (a vector); y is a prediction without noise
+GRAPH = bc.CausalGraph({"a": [], "b": ["a"], "v": ["a"], "y": ["b"]})
+
+
+def known() -> bc.SCM:
+    vector = bc.Equation(
+        predict=lambda u, parents: parents["a"] + u * torch.tensor([1.0, 2.0, 3.0]),
+        abduct=lambda x, parents: (x - parents["a"]) / torch.tensor([1.0, 2.0, 3.0]),
+        noise=3,
+        value=3,
+    )
+    laws = {"a": identity(), "b": weighted({"a": 2.0}), "v": vector, "y": bc.Predictor(lambda p: p["b"] ** 2)}
+    return bc.SCM(GRAPH, laws)
+
+
+def test_given_laws_need_no_fit():
+    scm = known()
+    assert scm.fitted
+    world = scm.sample(4, seed=0)
+    assert world.values["a"].shape == (4,)
+    assert world.values["v"].shape == (4, 3)
+    assert world.noise["y"].shape == (4, 0)
+    assert torch.equal(world.values["y"], world.values["b"] ** 2)
+    assert torch.allclose(world.values["b"], 2 * world.values["a"] + world.noise["b"])
+
+
+def test_complete_takes_value_or_noise_of_each_variable():
+    world = known().complete(values={"b": 3.0, "a": 1.0}, noise={"v": [0.0, 0.0, 1.0]})
+    assert world.noise["b"].item() == 1.0
+    assert world.values["y"].item() == 9.0
+    assert world.values["v"].tolist() == [1.0, 1.0, 4.0]
+    assert world.batch == ()
+
+
+def test_complete_by_values_and_by_noise_are_inverse():
+    scm = known()
+    world = scm.sample(20, seed=1)
+    back = scm.complete(values=world.values)
+    again = scm.complete(noise=back.noise)
+    for name in scm.graph:
+        assert torch.allclose(back.noise[name], world.noise[name], atol=1e-12)
+        assert torch.allclose(again.values[name], world.values[name], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": 1.0, "b": 2.5, "v": [1.0, 1.0, 1.0]},
+        {"a": np.float32(1.0), "b": torch.tensor(2.5), "v": np.ones(3), "y": 6.25},
+        pd.Series({"a": 1.0, "b": 2.5, "v": [1.0, 1.0, 1.0]}),
+    ],
+)
+def test_one_row_comes_in_many_forms_and_drops_the_batch(data):
+    noise = known().abduct(data)
+    assert noise["a"].shape == ()
+    assert noise["v"].shape == (3,)
+    assert noise["b"].item() == pytest.approx(0.5)
+
+
+def test_rows_of_a_data_frame_and_a_mapping_agree():
+    scm = morphomnist.truth()
+    frame = scm.sample(6, seed=0).to_frame()
+    by_frame = scm.abduct(frame)
+    by_lists = scm.abduct({name: frame[name].tolist() for name in frame})
+    by_row = scm.abduct(frame.iloc[2])
+    assert torch.equal(by_frame["intensity"], by_lists["intensity"])
+    assert by_row["intensity"].shape == ()
+    assert by_row["intensity"] == by_frame["intensity"][2]
+    assert np.asarray(by_frame["intensity"]).dtype == np.float64
+
+
+def test_many_batch_axes_and_no_rows():
+    scm = known()
+    noise = {"a": torch.zeros(2, 3), "b": torch.ones(2, 3), "v": torch.zeros(2, 3, 3)}
+    assert scm.predict(noise)["v"].shape == (2, 3, 3)
+    assert scm.predict(noise)["y"].shape == (2, 3)
+    empty = scm.sample(0, seed=0)
+    assert empty.values["v"].shape == (0, 3)
+    assert scm.log_prob(empty.values).shape == (0,)
+    assert len(empty.to_frame()) == 0
+
+
+def test_one_value_goes_with_many_rows():
+    world = known().complete(values={"a": 1.0}, noise={"b": [0.0, 1.0], "v": torch.zeros(3)})
+    assert world.values["b"].tolist() == [2.0, 3.0]
+    assert world.values["a"].tolist() == [1.0, 1.0]
+
+
+def test_log_prob_of_linear_gaussian_laws_is_the_closed_form():
+    scm = bc.SCM(
+        bc.CausalGraph.parse("a -> b; a, b -> c"),
+        {"a": weighted({}, 2.0), "b": weighted({"a": 0.5}, 0.3), "c": weighted({"a": 1.0, "b": -2.0}, 1.5)},
+    )
+    # x = F u with F lower triangular, so x ~ N(0, F F').
+    b = np.array([0.5 * 2.0, 0.3, 0.0])
+    factor = np.array([[2.0, 0.0, 0.0], b, [2.0, 0.0, 1.5] - 2 * b])
+    world = scm.sample(50, seed=0)
+    x = np.stack([world.values[name].numpy() for name in scm.graph], axis=-1)
+    expected = stats.multivariate_normal(np.zeros(3), factor @ factor.T).logpdf(x)
+    assert np.allclose(scm.log_prob(world.values), expected, atol=1e-10)
+    parts = [scm.log_prob(world.values, of=[name]) for name in scm.graph]
+    assert torch.allclose(sum(parts), scm.log_prob(world.values))
+
+
+def test_log_prob_of_morphomnist_agrees_with_scipy():
+    scm = morphomnist.truth()
+    world = scm.sample(200, seed=0)
+    t, i = (world.values[name].numpy() for name in ("thickness", "intensity"))
+    expected = stats.gamma(10, loc=0.5, scale=0.2).logpdf(t)
+    share = (i - 64) / 191
+    expected += stats.norm(2 * t - 5, 0.5).logpdf(np.log(share / (1 - share))) - np.log(191 * share * (1 - share))
+    assert np.allclose(scm.log_prob(world.values), expected, atol=1e-9)
+
+
+def test_samples_are_seeded_by_variable():
+    scm = morphomnist.truth()
+    one, two, other = scm.sample(5, seed=3), scm.sample(5, seed=3), scm.sample(5, seed=4)
+    assert torch.equal(one.values["intensity"], two.values["intensity"])
+    assert not torch.equal(one.values["intensity"], other.values["intensity"])
+    assert not torch.equal(scm.sample(5).values["intensity"], scm.sample(5).values["intensity"])
+    changed = scm.replace("intensity", weighted({"thickness": 1.0}))
+    assert torch.equal(changed.sample(5, seed=3).noise["intensity"], one.noise["intensity"])
+
+
+def test_replace_shares_the_others_and_leaves_the_model():
+    scm = morphomnist.truth()
+    other = scm.replace("intensity", weighted({"thickness": 10.0}))
+    assert other.mechanisms["thickness"] is scm.mechanisms["thickness"]
+    world = other.complete(noise={"thickness": 0.0, "intensity": 1.0})
+    assert world.values["intensity"] == pytest.approx(10 * world.values["thickness"].item() + 1)
+    assert 64 < scm.complete(noise={"thickness": 0.0, "intensity": 1.0}).values["intensity"] < 255
+
+
+def test_replace_takes_only_a_mechanism_of_the_same_family():
+    data = morphomnist.truth().sample(60, seed=0)
+    scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), {name: bc.Linear() for name in data.values})
+    scm.fit(data.values)
+    again = scm.replace("intensity", scm.mechanisms["intensity"])
+    assert torch.equal(again.log_prob(data.values), scm.log_prob(data.values))
+    with pytest.raises(bc.SettingError, match="expected a mechanism of"):
+        scm.replace("intensity", scm.mechanisms["thickness"])
+    waiting = scm.replace("intensity", bc.Flow())
+    with pytest.raises(bc.NotFittedError, match="'intensity'"):
+        waiting.sample(3)
+
+
+def test_moves_reach_every_mechanism():
+    data = morphomnist.truth().sample(100, seed=0)
+    mechanisms = {"thickness": bc.Flow(), "intensity": bc.Linear(), "score": bc.Predictor(torch.nn.Linear(2, 1))}
+    scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity; thickness, intensity -> score"), mechanisms)
+    scm.fit(data.values, training=bc.Training(epochs=3))
+
+    single = scm.to(dtype=torch.float32)
+
+    for mechanism in single.mechanisms.values():
+        assert all(tensor.dtype in (torch.float32, torch.bool) for tensor in mechanism.state_dict().values())
+    assert all(tensor.dtype != torch.float32 for tensor in scm.mechanisms["thickness"].state_dict().values())
+    world = single.sample(10, seed=0)
+    assert world.values["score"].dtype == torch.float64
+    assert torch.allclose(world.values["intensity"], scm.sample(10, seed=0).values["intensity"], rtol=1e-4)
+    assert single.to(dtype=torch.float64).log_prob(data.values).dtype == torch.float64
+    meta = scm.to("meta")
+    assert all(tensor.is_meta for each in meta.mechanisms.values() for tensor in each.state_dict().values())
+
+
+def test_volume_term_of_a_law_that_scales_with_its_parent():
+    # d u2 / d x2 = exp(-0.8 x1)
+    scm = growing()
+    mechanism = scm.mechanisms["x2"]
+    x1 = torch.tensor([[0.3], [-2.0]], dtype=torch.float64)
+    assert torch.allclose(mechanism.log_volume(torch.ones(2, 1, dtype=torch.float64), x1), -0.8 * x1[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "part"),
+    [
+        (lambda s: s.abduct({"a": 1.0, "b": 2.0}), bc.DataError, "'v': expected its value or its noise, got neither"),
+        (lambda s: s.complete({"a": 1.0}, {"a": 1.0}), bc.DataError, "got both"),
+        (lambda s: s.abduct({"a": 1.0, "c": 2.0}), bc.DataError, "'c' is not a variable of the graph"),
+        (lambda s: s.abduct({"a": math.nan, "b": 1.0, "v": [1, 2, 3]}), bc.DataError, "missing value (NaN) in the row"),
+        (lambda s: s.abduct({"a": [1, 2, math.inf], "b": 1, "v": [1, 2, 3]}), bc.DataError, "an infinity in row 2"),
+        (
+            lambda s: s.abduct({"a": 1.0, "b": 1.0, "v": [1.0, 2.0]}),
+            bc.DataError,
+            "expected shape (*batch, 3), got (2,)",
+        ),
+        (lambda s: s.predict({"a": 1.0, "b": math.nan, "v": [1, 2, 3]}), bc.DataError, "noise of 'b'"),
+        (lambda s: s.predict({"a": [1, 2], "b": [1, 2, 3], "v": [1, 2, 3]}), bc.DataError, "one number of rows"),
+        (lambda s: s.predict({"a": [[1], [2]], "b": [1, 2], "v": [1, 2, 3]}), bc.DataError, "one number of rows"),
+        (lambda s: s.abduct({"a": "one", "b": 1.0, "v": [1, 2, 3]}), bc.DataError, "got the text 'one'"),
+        (lambda s: s.abduct({"a": [True, False], "b": 1.0, "v": [1, 2, 3]}), bc.DataError, "got bool"),
+        (lambda s: s.abduct({"a": 1j, "b": 1.0, "v": [1, 2, 3]}), bc.DataError, "complex"),
+        (lambda s: s.abduct(3), bc.DataError, "got int"),
+        (lambda s: s.abduct({"a": 1.0, "b": 3.0, "v": [1, 2, 3], "y": 8.0}), bc.DataError, "contradicts its Predictor"),
+        (lambda s: s.sample(-1), bc.SettingError, "at least 0"),
+        (lambda s: s.sample(1.5), bc.SettingError, "whole number"),
+        (lambda s: s.log_prob({}, of=["q"]), bc.DataError, "got neither"),
+        (lambda s: s.replace("q", bc.Flow()), bc.UnknownNameError, "'q'"),
+        (lambda s: bc.SCM(GRAPH, {"q": bc.Flow()}), bc.UnknownNameError, "'q'"),
+        (lambda s: bc.SCM(GRAPH, bounds={"a": (1, 1)}), bc.SettingError, "lower < upper"),
+        (lambda s: bc.SCM(GRAPH, bounds={"a": 3}), bc.SettingError, "a pair of bounds"),
+        (lambda s: bc.SCM("a -> b"), bc.GraphError, "CausalGraph.parse"),
+        (lambda s: bc.SCM(GRAPH).sample(3), bc.NotFittedError, "Call scm.fit(data) first"),
+    ],
+)
+def test_bad_input_says_where_and_what_to_do(call, error, part):
+    with pytest.raises(error) as caught:
+        call(known())
+    assert part in str(caught.value)
+
+
+def test_value_on_or_beyond_a_bound_is_counted():
+    data = morphomnist.truth().sample(100, seed=0)
+    scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), bounds={"intensity": (64, 255)})
+    scm.fit(data.values, training=bc.Training(epochs=2))
+    with pytest.raises(bc.DataError, match=r"2 of 3 rows, first row 1 on a bound"):
+        scm.abduct({"thickness": [2.0, 2.0, 2.0], "intensity": [100.0, 255.0, 64.0]})
+    with pytest.raises(bc.DataError, match=r"inside the bounds \(64, 255\), got \[300.0\] in row 2"):
+        scm.abduct({"thickness": [2.0, 2.0, 2.0], "intensity": [100.0, 254.0, 300.0]})
+
+
+def test_law_that_returns_the_wrong_thing_is_named():
+    flat = bc.Equation(predict=lambda u, parents: u.sum(), abduct=lambda x, parents: x)
+    with pytest.raises(bc.DataError, match=r"predict of its Equation: expected shape \(3, 1\), got \(\)"):
+        bc.SCM(bc.CausalGraph({"a": []}), {"a": flat}).sample(3)
+    numeric = bc.Predictor(lambda parents: parents["a"].numpy())
+    with pytest.raises(bc.DataError, match="expected a torch tensor, got ndarray"):
+        bc.SCM(bc.CausalGraph.parse("a -> y"), {"a": identity(), "y": numeric}).sample(3)
+
+
+def test_predictor_leaves_the_users_module_as_it_was():
+    net = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Dropout(0.5))
+    scm = bc.SCM(bc.CausalGraph.parse("a -> y"), {"a": identity(), "y": bc.Predictor(net)})
+    one, two = (scm.predict({"a": [1.0, 2.0]})["y"] for _ in range(2))
+    assert torch.equal(one, two)
+    assert net.training
+    assert net[0].weight.dtype == torch.float32
+    assert net[0].weight.requires_grad
+    expected = net[0].weight.item() * torch.tensor([1.0, 2.0], dtype=torch.float64) + net[0].bias.item()
+    assert torch.allclose(one, expected)
