@@ -41,6 +41,6 @@ def progress(title: str, parts: int, show: bool | None) -> Iterator[Progress]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Bars(*columns, console=Console(stderr=True, force_terminal=show), transient=True) as bars:
         task = bars.add_task("", total=parts)
         yield Progress(lambda sentence: bars.update(task, description=sentence), lambda: bars.advance(task))

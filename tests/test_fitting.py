@@ -1,0 +1,329 @@
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+import deepbc as bc
+from deepbc.recipes import morphomnist
+
+GRAPH = bc.CausalGraph.parse("thickness -> intensity")
+QUICK = bc.Training(epochs=4)
+
+
+def table(rows=300, seed=0) -> pd.DataFrame:
+    return morphomnist.truth().sample(rows, seed=seed).to_frame()
+
+
+def weights(scm) -> dict[str, torch.Tensor]:
+    return {f"{n}/{k}": t for n in scm.graph for k, t in scm.mechanisms[n].state_dict().items()}
+
+
+def same(one, two) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(weights(one).values(), weights(two).values(), strict=True))
+
+
+def test_linear_fit_is_least_squares_on_all_rows():
+    stream = np.random.default_rng(0)
+    a, b = stream.normal(3, 2, 500), stream.normal(-1, 0.1, 500)
+    c = 1 + 2 * a - 30 * b + stream.normal(0, 5, 500)
+    scm = bc.SCM(bc.CausalGraph.parse("a, b -> c"), {name: bc.Linear() for name in "abc"})
+
+    report = scm.fit({"a": a, "b": b, "c": c})
+
+    design = np.stack([np.ones(500), a, b], axis=-1)
+    solution = np.linalg.lstsq(design, c, rcond=None)[0]
+    residual = c - design @ solution
+    noise = scm.abduct({"a": a, "b": b, "c": c})["c"]
+    assert np.allclose(noise, residual / residual.std(), atol=1e-9)
+    mean = scm.predict({"a": 0.0, "b": 0.0, "c": 0.0})
+    assert mean["c"].item() == pytest.approx(solution @ [1, a.mean(), b.mean()])
+    # In expectation the held-out score is the entropy of the noise.
+    assert report["c"].nll == pytest.approx(stats.norm(0, 5).entropy(), abs=0.15)
+
+
+def test_linear_fit_of_a_vector_is_gaussian():
+    stream = np.random.default_rng(1)
+    factor = np.array([[1.0, 0.0], [0.8, 0.5]])
+    v = stream.normal(size=(4000, 2)) @ factor.T + [5.0, -3.0]
+    scm = bc.SCM(bc.CausalGraph({"v": []}), {"v": bc.Linear()})
+    scm.fit({"v": v})
+    expected = stats.multivariate_normal(v.mean(0), np.cov(v.T, ddof=0)).logpdf(v[:20])
+    assert np.allclose(scm.log_prob({"v": v[:20]}), expected, atol=1e-8)
+
+
+def test_same_seed_gives_the_same_weights_and_another_does_not():
+    models = []
+    for seed in (0, 0, 1):
+        scm = bc.SCM(GRAPH)
+        scm.fit(table(), seed=seed, training=QUICK)
+        models.append(scm)
+    assert same(models[0], models[1])
+    assert not same(models[0], models[2])
+
+
+def test_refitting_one_variable_leaves_the_others():
+    scm = bc.SCM(GRAPH)
+    scm.fit(table(), training=QUICK)
+    before = weights(scm)
+    other = scm.replace("intensity", bc.Linear())
+    report = other.fit(table(seed=5), only=["intensity"])
+    assert [each.name for each in report] == ["intensity"]
+    assert other.mechanisms["thickness"] is scm.mechanisms["thickness"]
+    assert all(torch.equal(before[key], tensor) for key, tensor in weights(scm).items())
+    again = bc.SCM(GRAPH)
+    again.fit(table(), training=QUICK)
+    again.fit(table(), only=["intensity"], training=QUICK)
+    assert same(scm, again)
+
+
+def test_best_weights_are_kept_not_the_last():
+    scm = bc.SCM(bc.CausalGraph({"thickness": []}))
+    # A learning rate this high ends far from where it was best.
+    report = scm.fit(table()[["thickness"]], training=bc.Training(epochs=30, patience=30, learning_rate=0.3, average=1))
+    train, held_out = report["thickness"].curves["flow"]
+    assert len(train) == 30
+    assert report["thickness"].nll == pytest.approx(min(held_out), abs=1e-4)
+    assert held_out[-1] > min(held_out)
+
+
+def test_training_stops_when_patience_ends():
+    scm = bc.SCM(bc.CausalGraph({"thickness": []}))
+    report = scm.fit(table()[["thickness"]], training=bc.Training(patience=3, learning_rate=0.3, average=1))
+    _, held_out = report["thickness"].curves["flow"]
+    assert len(held_out) < 500
+    best = int(np.argmin(held_out))
+    assert len(held_out) - 1 - best >= 3
+
+
+def test_report_tells_what_the_fit_decided():
+    data = table(800)
+    scm = bc.SCM(GRAPH, bounds={"intensity": (64, 255)})
+    report = scm.fit(data, training=QUICK)
+    frame = report.to_frame()
+    assert list(frame["variable"]) == ["thickness", "intensity"]
+    assert list(frame["rows"]) == [160, 160]
+    assert "correction" in frame["notes"][1]
+    assert report.nll == pytest.approx(frame["nll"].sum())
+    assert report["intensity"].epochs == sum(len(t) for t, _ in report["intensity"].curves.values())
+    assert "intensity" in repr(report)
+    with pytest.raises(bc.UnknownNameError, match="Did you mean 'thickness'"):
+        report["thicknes"]
+
+
+def test_correction_is_kept_where_it_pays_and_left_out_where_not():
+    stream = np.random.default_rng(0)
+    a = stream.normal(size=4000)
+    # Given a, y is skewed one way or the other: no backbone can say that.
+    y = np.sign(a) * stream.exponential(size=4000)
+    scm = bc.SCM(bc.CausalGraph.parse("a -> y; a -> z"), {"a": bc.Linear()})
+    report = scm.fit({"a": a, "y": y, "z": a + stream.normal(size=4000)})
+    assert report["y"].notes[0].startswith("correction kept")
+    assert report["z"].notes[0].startswith("correction left out")
+    # The user decides, if he will.
+    other = scm.replace("y", bc.Flow(correction=False))
+    assert other.fit({"a": a, "y": y, "z": y}, only=["y"])["y"].notes == ()
+    assert not other.mechanisms["y"].corrected
+
+
+def test_values_that_many_rows_share_are_remarked():
+    data = table()
+    data.loc[:30, "thickness"] = 2.0
+    report = bc.SCM(GRAPH).fit(data, training=QUICK)
+    assert "10% of the rows share the value 2" in report["thickness"].notes[-1]
+
+
+def test_predictor_joins_the_fit_without_data():
+    graph = bc.CausalGraph.parse("thickness -> intensity -> double -> last")
+    scm = bc.SCM(graph, {"double": bc.Predictor(lambda p: 2 * p["intensity"]), "last": bc.Linear()})
+    data = table()
+    data["last"] = 4 * data["intensity"] + np.random.default_rng(0).normal(size=300)
+    scm.fit(data, training=QUICK)
+    world = scm.complete(noise={"thickness": 0.0, "intensity": 0.0, "last": 0.0})
+    assert world.values["double"] == 2 * world.values["intensity"]
+    assert world.values["last"].item() == pytest.approx(4 * world.values["intensity"].item(), rel=0.02)
+    with pytest.raises(bc.DataError, match="contradicts its Predictor in 300 of 300 rows"):
+        scm.fit(data.assign(double=data["intensity"]))
+    scm.fit(data.assign(double=2 * data["intensity"]), training=QUICK)
+
+
+def bad(change):
+    data = table(60)
+    return change(data)
+
+
+def with_cell(row, name, value):
+    def change(data):
+        data = data.astype({name: object}) if isinstance(value, str) else data
+        data.loc[row, name] = value
+        return data
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "part"),
+    [
+        (with_cell(7, "intensity", math.nan), bc.DataError, "'intensity': expected finite numbers, got a missing value (NaN) in row 7"),
+        (with_cell(3, "thickness", math.inf), bc.DataError, "'thickness': expected finite numbers, got an infinity in row 3"),
+        (with_cell(5, "thickness", "thin"), bc.DataError, "'thickness': expected numbers, got the text 'thin' in row 5"),
+        (with_cell(9, "intensity", 255.0), bc.DataError, "row 9 on a bound"),
+        (with_cell(9, "intensity", 256.0), bc.DataError, "got [256.0] in row 9"),
+        (lambda data: data.drop(columns="intensity"), bc.DataError, "variable 'intensity' is missing"),
+        (lambda data: data.assign(index=1.0), bc.DataError, "'index' is not a variable of the graph"),
+        (lambda data: data.assign(thickness=2.0), bc.DataError, "'thickness': every row has the value 2"),
+        (lambda data: data.assign(thickness=pd.to_datetime("2020-01-01")), bc.DataError, "expected numbers, got datetime64"),
+        (lambda data: data.assign(thickness=pd.Series([1, None] * 30, dtype="Int64")), bc.DataError, "NaN"),
+        (lambda data: pd.concat([data, data], axis=1), bc.DataError, "comes twice"),
+        (lambda data: data.head(5), bc.FitError, "'thickness': a fit needs at least 12 rows, got 5"),
+        (lambda data: data.head(1), bc.FitError, "at least 2 rows, got 1"),
+        (lambda data: data.head(0), bc.FitError, "got 0"),
+        (lambda data: {"thickness": 1.0, "intensity": 100.0}, bc.DataError, "got a single number"),
+        (lambda data: {"thickness": [1, 2, 3], "intensity": [70, 80]}, bc.DataError, "columns of one length"),
+        (lambda data: {"thickness": [[1], [2, 3]], "intensity": [70, 80]}, bc.DataError, "different lengths"),
+        (lambda data: data.to_numpy(), bc.DataError, "got ndarray"),
+    ],
+)  # fmt: skip
+def test_bad_data_names_variable_row_and_remedy(change, error, part):
+    scm = bc.SCM(GRAPH, bounds={"intensity": (64, 255)})
+    with pytest.raises(error) as caught:
+        scm.fit(bad(change))
+    assert part in str(caught.value)
+    assert not scm.fitted
+
+
+def test_exact_function_of_the_parents_leaves_no_noise():
+    a = np.linspace(0, 1, 50)
+    with pytest.raises(bc.FitError, match="'b': it is an exact linear function"):
+        bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": bc.Linear()}).fit({"a": a, "b": 2 * a})
+
+
+def test_loss_that_turns_nan_stops_with_a_remedy(monkeypatch):
+    scm = bc.SCM(GRAPH)
+    monkeypatch.setattr(bc.Flow, "loss", lambda self, x, parents: -self.log_prob(x, parents) * math.nan)
+    with pytest.raises(bc.FitError, match=r"'thickness': the loss of epoch 1 turned nan. Lower the learning rate"):
+        scm.fit(table())
+    assert not scm.fitted
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"batch": 0}, "batch"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"validation": 1.0}, "validation"),
+        ({"patience": 2.5}, "patience"),
+        ({"average": 0}, "average"),
+    ],
+)
+def test_bad_training_is_refused(settings, part):
+    with pytest.raises(bc.SettingError, match=part):
+        bc.Training(**settings)
+
+
+def test_unknown_names_in_the_call_are_refused():
+    with pytest.raises(bc.UnknownNameError, match="only"):
+        bc.SCM(GRAPH).fit(table(), only=["thick"])
+    with pytest.raises(bc.UnknownNameError, match="training"):
+        bc.SCM(GRAPH).fit(table(), training={"thick": QUICK})
+
+
+def test_progress_is_for_terminals(capfd):
+    bc.SCM(GRAPH, {name: bc.Linear() for name in GRAPH}).fit(table())
+    assert capfd.readouterr().err == ""
+    bc.SCM(GRAPH, {name: bc.Linear() for name in GRAPH}).fit(table(), progress=True)
+    assert "fit" in capfd.readouterr().err
+
+
+def test_finished_checkpoint_gives_the_same_model_at_once(tmp_path):
+    plain, kept, again = bc.SCM(GRAPH), bc.SCM(GRAPH), bc.SCM(GRAPH)
+    plain.fit(table(), training=QUICK)
+    report = kept.fit(table(), training=QUICK, checkpoint=tmp_path / "c")
+    repeated = again.fit(table(), training=QUICK, checkpoint=tmp_path / "c")
+    assert same(plain, kept)
+    assert same(plain, again)
+    assert [each.curves for each in repeated] == [each.curves for each in report]
+
+
+def test_checkpoint_of_another_fit_is_refused(tmp_path):
+    bc.SCM(GRAPH).fit(table(), training=QUICK, checkpoint=tmp_path / "c")
+    for call in (
+        lambda: bc.SCM(GRAPH).fit(table(seed=1), training=QUICK, checkpoint=tmp_path / "c"),
+        lambda: bc.SCM(GRAPH).fit(table(), seed=1, training=QUICK, checkpoint=tmp_path / "c"),
+        lambda: bc.SCM(GRAPH, {"intensity": bc.Flow(bins=4)}).fit(table(), training=QUICK, checkpoint=tmp_path / "c"),
+        lambda: bc.SCM(GRAPH).fit(table(), training=bc.Training(epochs=5), checkpoint=tmp_path / "c"),
+    ):
+        with pytest.raises(bc.FitError, match="belongs to another fit"):
+            call()
+
+
+KILLED = """
+import sys, torch, deepbc as bc, deepbc.training
+from deepbc.recipes import morphomnist
+torch.set_num_threads(1)
+deepbc.training.SECONDS_BETWEEN_SAVES = 0.0
+data = morphomnist.truth().sample(2000, seed=0).values
+scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"))
+scm.fit(data, training=bc.Training(epochs=40, patience=40), checkpoint=sys.argv[1] if len(sys.argv) > 2 else None)
+scm.save(sys.argv[-1])
+"""
+
+
+@pytest.mark.slow
+def test_killed_fit_resumes_and_ends_where_it_would_have(tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    straight, resumed = tmp_path / "straight", tmp_path / "resumed"
+    subprocess.run([sys.executable, "-c", KILLED, str(straight)], check=True)
+
+    kills = 0
+    while not resumed.exists():
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(checkpoint), str(resumed)])
+        seen = None
+        while process.poll() is None and kills < 3:
+            now = os.stat(checkpoint / "manifest.json").st_ino if (checkpoint / "manifest.json").exists() else None
+            if seen is not None and now not in (seen, None):
+                time.sleep(0.3)
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            seen = now or seen
+            time.sleep(0.02)
+        process.wait()
+
+    assert kills == 3
+    assert same(bc.SCM.load(straight), bc.SCM.load(resumed))
+
+
+SHARED = """
+import sys, torch, deepbc as bc
+from deepbc.recipes import morphomnist
+torch.set_num_threads(1)
+data = morphomnist.truth().sample(1001, seed=0).values
+scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"))
+report = scm.fit(data, training=bc.Training(epochs=5, batch=100), checkpoint=sys.argv[2])
+import os
+scm.save(sys.argv[1] + os.environ.get("RANK", ""))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_fit_what_one_does(tmp_path):
+    script = tmp_path / "fit.py"
+    script.write_text(SHARED)
+    subprocess.run([sys.executable, script, tmp_path / "one", tmp_path / "c1"], check=True)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    subprocess.run([*run, tmp_path / "two", tmp_path / "c2"], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    one, first, second = (bc.SCM.load(Path(tmp_path / name)) for name in ("one", "two0", "two1"))
+
+    assert same(first, second)
+    for key, tensor in weights(one).items():
+        assert torch.allclose(tensor.double(), weights(first)[key].double(), atol=1e-6), key
