@@ -44,10 +44,13 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Distance | None = No
         >>> cf.values["b"].item(), cf.moved["a"].item(), cf.status
         (6.5, 4.0, 'converged')
     """
-    before = scm.factual_rows(factual)
+    x, u = scm.factual_rows(factual)
     antecedent = read_antecedent(scm, do)
-    kept = {name: u for name, u in before[1].items() if name not in antecedent}
 
-    after = scm.complete_rows(antecedent, kept)
+    # Only effects of the antecedent change; the others keep their values to the last digit.
+    effects = scm.graph.descendants(*antecedent)
+    kept = {name: x[name] for name in scm.graph if name not in effects}
+    noise = {name: u[name] for name in effects}
+    after = scm.complete_rows({**kept, **antecedent}, noise)
 
-    return answer(scm, before, antecedent, after, distance or Squared())
+    return answer(scm, (x, u), antecedent, after, distance or Squared())

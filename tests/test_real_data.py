@@ -1,0 +1,53 @@
+"""Fits to real tables, against what is known of them. They run where DEEPBC_DATA is set, as in CI."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+import deepbc as bc
+
+TRUE_NLL = {"thickness": 0.9268, "intensity": 4.1955}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bounds", [{"intensity": (64, 255)}, {}], ids=["bounds", "no bounds"])
+def test_flows_of_morphomnist_come_near_the_true_equations(morphomnist_tables, bounds):
+    train, test = morphomnist_tables
+    scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), bounds=bounds)
+
+    scm.fit(train, seed=0)
+
+    for name, nll in TRUE_NLL.items():
+        assert -scm.log_prob(test, of=[name]).mean().item() - nll < 0.004, name
+    noise = scm.abduct(test)
+    for name, u in noise.items():
+        assert stats.kstest(u.numpy(), "norm").statistic < 0.02, name
+    assert abs(np.corrcoef(noise["thickness"], noise["intensity"])[0, 1]) < 0.04
+    again = scm.predict(noise)
+    for name in TRUE_NLL:
+        assert np.allclose(again[name], test[name], rtol=1e-9)
+    assert torch.isfinite(scm.log_prob(scm.sample(10_000, seed=0).values)).all()
+
+
+@pytest.mark.slow
+def test_flows_of_the_proteins_score_well(data_folder):
+    tables = data_folder / "tables"
+    data = pd.read_csv(tables / "sachs.csv")
+    logs = np.log(data[(data > 1.05).all(axis=1)])
+    graph = bc.CausalGraph.from_networkx(nx.read_gml(tables / "sachs.gml"))
+    assert len(graph.edges) == 19
+
+    scores = []
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(logs))
+        train, valid, test = np.split(logs.iloc[order], [int(0.7 * len(logs)), int(0.85 * len(logs))])
+        mean, sd = train.mean(), train.std(ddof=0)
+        scm = bc.SCM(graph)
+        # The fit splits off the rows on which it stops, so it gets both parts.
+        scm.fit((pd.concat([train, valid]) - mean) / sd, seed=seed)
+        scores.append(-scm.log_prob((test - mean) / sd).mean().item())
+
+    assert np.mean(scores) < 9.1
