@@ -134,6 +134,9 @@ class Flow(Mechanism):
     def _active(self) -> "list[_Layer]":
         return [self.conditional, *self.backbone] if self.corrected else [*self.backbone]
 
+    def _state(self) -> dict[str, Tensor]:
+        return {key: value.clone() for key, value in self.state_dict().items()}
+
     @torch.no_grad()
     def _start(self, rows: Rows) -> None:
         """Takes the scales from the data and a first guess of each layer, from the outside inward."""
@@ -152,8 +155,10 @@ class Flow(Mechanism):
         if self.correction is not None or self.parents_dim + self.value_dim == 1:
             return Outcome(train(self, "flow"))
 
-        backbone = train(self, "backbone")
-        kept = {key: value.clone() for key, value in self.state_dict().items()}
+        # Both start from the data alone: a correction that starts from the trained backbone inherits its poor optima.
+        start = self._state()
+        backbone, kept = train(self, "backbone"), self._state()
+        self.load_state_dict(start)
         self.corrected.fill_(True)
         corrected = train(self, "correction")
 
@@ -265,7 +270,7 @@ class _Spline(_Layer):
         self.parameters_of.bias.copy_(torch.cat([*sizes, slopes], dim=-1))
 
 
-class _Transform(MonotonicRQSTransform):
+class _Transform(MonotonicRQSTransform):  # type: ignore[misc] # zuko has no types
     """zuko's spline with a lookup of bins that does not load torch's compiler, as `torch.broadcast_shapes` would."""
 
     def bin(self, k: Tensor) -> tuple[Tensor, ...]:

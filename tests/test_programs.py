@@ -1,0 +1,90 @@
+"""What a newcomer runs: the README, the docs, the examples, the command line."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAM = Path(sys.executable).parent / "deepbc"
+
+
+def blocks(page: Path) -> str:
+    """The Python blocks of a page, which go on from each other."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S))
+
+
+def deepbc(*words: str, **settings) -> subprocess.CompletedProcess:
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, **settings)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks(page), str(page), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.name)
+def test_example_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FIT_FOLDER", str(tmp_path))
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+def test_links_of_the_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_help_lists_the_commands():
+    for words in ([], ["--help"]):
+        done = deepbc(*words)
+        assert "demo" in done.stdout
+        assert "causal model" in done.stdout
+
+
+def test_version_is_printed():
+    import deepbc as package
+
+    assert deepbc("--version").stdout.strip() == f"deepbc {package.__version__}"
+
+
+def test_demo_prints_a_table_and_writes_its_files(tmp_path):
+    done = deepbc("demo", "--rows", "500", "--out", str(tmp_path / "made"), env={**os.environ, "COLUMNS": "140"})
+    assert done.returncode == 0, done.stderr
+    assert "Had the intensity been 220" in done.stdout
+    assert done.stdout.count("converged") == 5
+    assert done.stderr == ""
+    assert (tmp_path / "made" / "figure.png").stat().st_size > 10_000
+    assert (tmp_path / "made" / "model" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["demo", "--rows", "3"], "--rows"),
+        (["demo", "--intensity", "300"], "--intensity"),
+        (["demo", "--colour", "red"], "--colour"),
+        (["dmeo"], "dmeo"),
+    ],
+)
+def test_bad_words_are_said_in_short_and_exit_with_2(words, part):
+    done = deepbc(*words)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_own_errors_are_one_line_and_exit_with_2(tmp_path):
+    (tmp_path / "made" / "model").mkdir(parents=True)
+    (tmp_path / "made" / "model" / "thesis.tex").write_text("x")
+    done = deepbc("demo", "--rows", "100", "--out", str(tmp_path / "made"), env={**os.environ, "COLUMNS": "300"})
+    assert done.returncode == 2
+    assert done.stderr.startswith("deepbc: ")
+    assert len(done.stderr.strip().splitlines()) == 1
