@@ -137,6 +137,11 @@ def check_bounds(lower: float, upper: float, where: str) -> None:
         raise SettingError(f"{where}: expected bounds (lower, upper) with lower < upper, got ({lower:g}, {upper:g}).")
 
 
+def check_spread(sd: Sequence[float], dim: int, where: str) -> None:
+    if len(sd) not in (0, dim) or not all(0 < each < math.inf for each in sd):
+        raise SettingError(f"{where}: expected {dim} positive standard deviations or none, got {tuple(sd)}.")
+
+
 def check_varies(rows: Tensor, where: str) -> None:
     """No component is constant; rows have shape `(batch, dim)`."""
     spread = rows.amax(0) - rows.amin(0)
@@ -160,9 +165,10 @@ def check_count(count: int, where: str, least: int = 0) -> None:
         raise SettingError(f"{where}: expected a whole number of at least {least}, got {count!r}.")
 
 
-def check_between(value: float, lower: float, upper: float, where: str) -> None:
-    """The value lies strictly between the two."""
-    if not isinstance(value, int | float) or not lower < value < upper:
+def check_between(value: float, lower: float, upper: float, where: str, *, closed: bool = False) -> None:
+    """The value lies strictly between the two, or on the lower end where that is closed."""
+    inside = isinstance(value, int | float) and (lower < value < upper or (closed and value == lower))
+    if not inside:
         raise SettingError(f"{where}: expected a number between {lower:g} and {upper:g}, got {value!r}.")
 
 
@@ -204,6 +210,13 @@ def check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, 
             )
 
     return check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})
+
+
+def check_parents(name: str, parents: int) -> None:
+    if not parents:
+        raise SettingError(
+            f"Variable {name!r}: a Predictor is a function of its parents, and it has none. Add an edge."
+        )
 
 
 def check_value_dim(name: str, came: int, value: int, kind: str) -> None:
@@ -260,9 +273,29 @@ def check_table(shapes: Mapping[str, tuple[int, ...]]) -> None:
         check_rows(length, 2, f"Variable {name!r}")
 
 
-def check_same_family(came: str, expected: str) -> None:
-    if came != expected:
+def check_fits(fits: bool, came: object, expected: object) -> None:
+    if not fits:
         raise SettingError(
-            f"replace: expected a mechanism of {expected}, got one fitted to {came}. Give an unfitted mechanism and "
-            f"call fit(data, only=[...])."
+            f"replace: expected a mechanism of the family {expected}, got one of {came}. Give an unfitted mechanism "
+            f"and call fit(data, only=[...])."
+        )
+
+
+def check_possible(rows: Tensor, given: str, sought: str, where: str) -> None:
+    """What a law yields is finite; rows have shape `(*batch, dim)`."""
+    bad = ~torch.isfinite(rows).all(-1)
+    if bad.any():
+        raise DataError(
+            f"{where}: its law yields no {sought} for the {given} of {_rows(bad)}: it is out of support. "
+            f"Drop these rows or mend the law."
+        )
+
+
+def check_kept(rows: Tensor, lower: float, upper: float, where: str) -> None:
+    """A given law kept the bounds that were declared for its variable; rows have shape `(*batch, dim)`."""
+    outside = ((rows < lower) | (rows > upper)).any(-1)
+    if outside.any():
+        raise DataError(
+            f"{where}: its law left the declared bounds ({lower:g}, {upper:g}) in {_rows(outside)}, with "
+            f"{rows[outside][0].tolist()}. Mend the law or the bounds."
         )

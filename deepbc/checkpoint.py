@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from deepbc.errors import FitError
-from deepbc.storage import read_folder, write_folder
+from deepbc.storage import folder_exists, read_folder, write_folder
 
 KIND = "checkpoint"
 
@@ -33,7 +33,7 @@ class Checkpoint:
         self._numbers: dict[str, dict[str, Any]] = {}
         self._tensors: dict[str, Tensor] = {}
 
-        if self._folder is not None and self._folder.exists():
+        if self._folder is not None and folder_exists(self._folder):
             content, self._tensors = read_folder(self._folder, KIND)
             if content["fit"] != fit:
                 raise FitError(

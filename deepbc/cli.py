@@ -68,14 +68,16 @@ def demo(
         fits.add_row(each.name, f"{each.nll:.4f}", f"{each.epochs}", f"{each.seconds:.1f}", "; ".join(each.notes))
     console.print(fits)
 
-    title = f"Had the intensity been {intensity:g}, by force (interventional)"
-    answers = Table(
-        "thickness", "intensity", "thickness*", "intensity*", "moved noise", "the same, true", "status", title=title
-    )
-    for row in range(len(made.learned.distance)):
-        values = [made.learned.factual.values, made.learned.values]
-        cells = [f"{each[name][row]:.2f}" for each in values for name in ("thickness", "intensity")]
+    title = f"Had the intensity been {intensity:g}, by force"
+    answers = Table("thickness", "intensity", "moved noise", "the same, true", "status", title=title)
+    before = made.learned.factual.values
+    for row, status in enumerate(made.learned.status):
         distances = [f"{answer.distance[row]:.3f}" for answer in (made.learned, made.true)]
-        answers.add_row(*cells, *distances, made.learned.status[row])
+        answers.add_row(
+            f"{before['thickness'][row]:.2f}",
+            f"{before['intensity'][row]:.1f} -> {made.learned.values['intensity'][row]:.1f}",
+            *distances,
+            status,
+        )
     console.print(answers)
     console.print(f"figure: {made.figure}\nmodel:  {made.model}", highlight=False)

@@ -1,6 +1,6 @@
 """What people hand in, as tensors: a data frame or one of its rows, a mapping of arrays, tensors, lists or numbers."""
 
-__all__ = ["read"]
+__all__ = ["read", "read_column"]
 
 import math
 import sys

@@ -2,7 +2,7 @@ r"""How far two noises are apart.
 
 A distance :math:`d_i(u'_i, u_i)` says what it costs to move the noise of a variable from :math:`u_i` to :math:`u'_i`.
 It is least, and zero, where nothing moves; the backtracking conditional is :math:`p(u' \mid u) \propto \exp(-d(u', u))`
-(eq. 4 of the paper).
+(eq. 3 of the paper).
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 2.3.

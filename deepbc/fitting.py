@@ -2,16 +2,25 @@
 
 __all__ = ["Plan", "fit_mechanisms", "read_rows"]
 
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_contradiction, check_names, check_rows, check_table, check_varies
+from deepbc._checks import (
+    check_contradiction,
+    check_finite,
+    check_names,
+    check_possible,
+    check_rows,
+    check_table,
+    check_varies,
+)
 from deepbc.checkpoint import Checkpoint, fingerprint
 from deepbc.data import read
 from deepbc.graph import CausalGraph
@@ -49,6 +58,7 @@ def read_rows(
     mechanisms: Mapping[str, Mechanism],
     bounds: Mapping[str, tuple[float, float]],
     known: Mapping[str, Variable],
+    names: Collection[str],
 ) -> tuple[dict[str, Variable], dict[str, Tensor]]:
     """Reads the data of a fit: what each variable is, and its rows of shape `(rows, dim)`.
 
@@ -58,16 +68,21 @@ def read_rows(
         mechanisms: The mechanisms, bound or not.
         bounds: The declared bounds.
         known: Variables that stay as they are.
+        names: The variables to fit. Where all variables are known, only these and their causes need data.
     """
     deterministic = {name for name, mechanism in mechanisms.items() if mechanism.deterministic}
     columns = read(data, "data")
-    check_names(columns, tuple(graph), "data", optional=deterministic)
+    unused = set(known) - {*names, *graph.ancestors(*names)}
+    check_names(columns, tuple(graph), "data", optional=deterministic | unused)
     check_table({name: tuple(column.shape) for name, column in columns.items()})
 
     variables: dict[str, Variable] = {}
     rows: dict[str, Tensor] = {}
     for name in graph.order:
         where = f"Variable {name!r}"
+        if name in unused:
+            variables[name] = known[name]
+            continue
         if name in deterministic:
             parents = tuple(variables[parent] for parent in graph.parents(name))
             column = _predicted(name, mechanisms[name], parents, rows)
@@ -90,8 +105,10 @@ def _predicted(name: str, mechanism: Mechanism, parents: tuple[Variable, ...], r
     variable = Variable.of_dim(name, mechanism.value or 1, OPEN)
     bound = mechanism.bind(Family(variable, parents), generator(0))
     given = torch.cat([rows[parent.name] for parent in parents], dim=-1)
+    values = bound.predict(given[:, :0], given).detach()
+    check_finite(values, f"Variable {name!r}, its Predictor")
 
-    return unflatten(bound.predict(given[:, :0], given).detach(), variable.shape)
+    return unflatten(values, variable.shape)
 
 
 def fit_mechanisms(
@@ -109,9 +126,12 @@ def fit_mechanisms(
         The fitted copies and the report.
     """
     for name, mechanism in mechanisms.items():
-        check_rows(len(rows[name]), mechanism.rows_needed(families[name]), f"Variable {name!r}")
+        kept = 1 - plan.training.get(name, mechanism.default_training).validation
+        needed = math.ceil(mechanism.rows_needed(families[name]) / kept)
+        check_rows(len(rows[name]), needed, f"Variable {name!r}")
 
-    with shared() as share, progress("fit", len(mechanisms), plan.progress if share.first else False) as shown:
+    share = shared()
+    with progress("fit", len(mechanisms), plan.progress if share.first else False) as shown:
         work = _Work(plan, rows, share, _checkpoint(mechanisms, families, rows, plan, share), shown)
         results = {name: work.fit(mechanism, families[name]) for name, mechanism in mechanisms.items()}
 
@@ -134,31 +154,37 @@ class _Work:
         start = time.monotonic()
         name = family.child.name
         training = self.plan.training.get(name, mechanism.default_training)
-        split = self._split(family, training.validation)
+        split = self._split(family, training.validation, given=mechanism.given)
 
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights")).to(split.x)
         loop = Loop(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
         outcome = fresh.fit(split, loop)
+        if fresh.has_density:
+            check_possible(outcome.held_out[:, None], "held-out value", "density", f"Variable {name!r}")
 
         self.shown.advance()
         entry = VariableFit(
             name=name,
+            type=family.child.kind,
             mechanism=type(fresh).__name__,
             nll=outcome.held_out.mean().item(),
             rows=len(split.held_x),
-            curves={stage: (curve.train, curve.held_out) for stage, curve in loop.curves.items()},
-            seconds=time.monotonic() - start,
+            curves=loop.curves,
+            seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
             notes=(*outcome.notes, *_ties(self.rows[name])),
         )
 
         return fresh, entry
 
-    def _split(self, family: Family, validation: float) -> Rows:
+    def _split(self, family: Family, validation: float, *, given: bool) -> Rows:
         """Splits the rows, the same way for every variable, into those to learn from and those held out."""
         x = self.rows[family.child.name]
-        parents = torch.cat([x[:, :0], *(self.rows[parent.name] for parent in family.parents)], dim=-1)
+        parents = family.join(self.rows, x[:, :0])
         order = torch.randperm(len(x), generator=generator(self.plan.seed, "split")).to(x.device)
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
+
+        if not given:
+            check_varies(x[kept], f"Variable {family.child.name!r}, in the rows to learn from")
 
         return Rows(x[kept], parents[kept], x[held], parents[held])
 

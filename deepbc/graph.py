@@ -43,6 +43,8 @@ class CausalGraph:
     __slots__ = ("_children", "_order", "_parents")
 
     def __init__(self, parents: Mapping[str, Iterable[str]]) -> None:
+        if not isinstance(parents, Mapping):
+            fail_graph(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}")
         if not parents:
             fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []})")
 
@@ -174,6 +176,8 @@ class CausalGraph:
 def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(name, str) or not name.strip():
         fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}")
+    if not isinstance(listed, Iterable):
+        fail_graph(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write []")
     if isinstance(listed, str):
         fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}]")
 
@@ -213,14 +217,17 @@ def _topological_order(
 
 
 def _cycle(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Walks from effect to cause among variables that all have a cause left, until one comes again."""
+    """Walks from effect to cause among variables that all have one left, until one comes again; its first name first."""
     path = [next(iter(parents))]
     seen = {path[0]: 0}
 
     while True:
         cause = next(parent for parent in parents[path[-1]] if parent in parents)
         if cause in seen:
-            return [*reversed(path[seen[cause] :]), path[-1]]
+            cycle = path[seen[cause] :][::-1]
+            number = {name: i for i, name in enumerate(parents)}
+            first = cycle.index(min(cycle, key=number.__getitem__))
+            return [*cycle[first:], *cycle[:first], cycle[first]]
         seen[cause] = len(path)
         path.append(cause)
 

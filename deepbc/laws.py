@@ -7,9 +7,9 @@ a law of its own before.
 __all__ = ["law", "law_called", "name_of"]
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar
 
-from deepbc._checks import pick
 from deepbc.errors import SettingError, StorageError
 
 Law = TypeVar("Law", bound=Callable[..., Any])
@@ -33,7 +33,7 @@ def law(name: str) -> Callable[[Law], Law]:
 
     def register(function: Law) -> Law:
         known = _laws.get(name)
-        if known is not None and known is not function and _origin(known) != _origin(function):
+        if known is not None and known is not function and not _written_again(known, function):
             raise SettingError(f"law {name!r}: the name is taken by {_origin(known)}. Choose another.")
         _laws[name] = function
         return function
@@ -66,7 +66,14 @@ def law_called(name: str, where: str) -> Callable[..., Any]:
             f"that registers it with @deepbc.law({name!r}) before loading."
         )
 
-    return _laws[pick(name, _laws, where)]
+    return _laws[name]
+
+
+def _written_again(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
+    """Whether this is the same function, defined anew, as when the cell of a notebook runs twice."""
+    return (
+        isinstance(known, FunctionType) and isinstance(function, FunctionType) and _origin(known) == _origin(function)
+    )
 
 
 def _origin(function: Callable[..., Any]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 from torch import Tensor
 
 from deepbc.errors import GraphError, SettingError, StorageError
@@ -22,10 +22,10 @@ class _Record(BaseModel):
 
 
 class _Variable(_Record):
-    shape: tuple[int, ...]
+    shape: tuple[PositiveInt, ...]
     lower: float | None
     upper: float | None
-    sd: tuple[float, ...]
+    sd: tuple[PositiveFloat, ...]
 
 
 class _Mechanism(_Record):
@@ -112,7 +112,7 @@ def _read_mechanism(family: Family, record: _Mechanism, where: str) -> Mechanism
     }
     try:
         return Mechanism.kinds[record.kind](**settings).bind(family, generator(0))
-    except (TypeError, ValueError, KeyError) as error:
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
         raise StorageError(f"{where}: variable {name!r} has settings that {record.kind} refuses: {error}") from error
 
 

@@ -53,7 +53,7 @@ class Adam:
 
     def clip(self, norm: float) -> None:
         """Shortens the gradient to the given norm if it is longer."""
-        self.gradient.mul_((norm / (self.gradient.norm() + EPSILON)).clamp(max=1.0))
+        self.gradient.mul_((norm / (self.gradient.norm() + 1e-6)).clamp(max=1.0))
 
     def step(self) -> None:
         """Moves the weights by one step and clears the gradient."""
@@ -63,7 +63,7 @@ class Adam:
 
         root = (self.square / (1 - BETA_2**self.steps)).sqrt_().add_(EPSILON)
         self.weights.addcdiv_(self.mean, root, value=-self.learning_rate / (1 - BETA_1**self.steps))
-        self.weights.lerp_(self.start, self.learning_rate * self.pull)
+        self.weights.lerp_(self.start, min(1.0, self.learning_rate * self.pull))
         self.average.lerp_(self.weights, max(1 / self.horizon, 1 / self.steps))
         self.gradient.zero_()
 

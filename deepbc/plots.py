@@ -104,7 +104,8 @@ def plot_plane(
     """
     figure = _figure(4.4, 3.4)
     axes = figure.add_subplot(xlabel=names[0], ylabel=names[1])
-    axes.scatter(*cloud, s=3, color=BLUE, alpha=0.15, lw=0, label="data")
+    axes.scatter(*cloud, s=3, color=BLUE, alpha=0.15, lw=0)
+    axes.scatter([], [], s=22, color=BLUE, alpha=0.5, lw=0, label="data")
     for x, y, x_star, y_star in zip(*factual, *counterfactual, strict=True):
         axes.annotate("", (x_star, y_star), (x, y), arrowprops={"arrowstyle": "->", "color": GREY, "lw": 0.8})
     axes.scatter(*factual, s=22, color=RED, label="factual", zorder=3)

@@ -1,6 +1,6 @@
 """What comes back: the answer to a counterfactual question, its status, and the report of a fit."""
 
-__all__ = ["CONVERGED", "Counterfactual", "FitReport", "Status", "VariableFit", "infeasible", "not_converged"]
+__all__ = ["CONVERGED", "Counterfactual", "Curve", "FitReport", "Status", "VariableFit", "infeasible", "not_converged"]
 
 import os
 from collections.abc import Iterator, Mapping
@@ -40,6 +40,9 @@ class Status(str):
         status = super().__new__(cls, word)
         status.reason, status.remedy = reason, remedy
         return status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.reason, self.remedy)
 
     def explain(self) -> str:
         """Says the status with its sentence and its remedy."""
@@ -108,31 +111,42 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """The mean loss after each epoch, on the rows learned from and on those held out, and the seconds it took."""
+
+    train: tuple[float, ...]
+    held_out: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class VariableFit:
     """The fit of one variable.
 
     Args:
         name: The variable.
+        type: What it is: real, bounded or vector.
         mechanism: The kind of its mechanism.
         nll: The mean held-out negative log-likelihood, in nats and the data's own units.
         rows: The number of held-out rows.
-        curves: For each stage of the training, the losses after each epoch: on the rows learned from, and held out.
+        curves: The learning curve of each stage of the training.
         seconds: The time it took.
         notes: What the fit decided.
     """
 
     name: str
+    type: str
     mechanism: str
     nll: float
     rows: int
-    curves: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
+    curves: Mapping[str, Curve]
     seconds: float
     notes: tuple[str, ...]
 
     @property
     def epochs(self) -> int:
         """The number of epochs of all stages."""
-        return sum(len(train) for train, _ in self.curves.values())
+        return sum(len(curve.train) for curve in self.curves.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +167,7 @@ class FitReport:
 
     def to_frame(self) -> "pandas.DataFrame":
         """Writes the report as a data frame, one row per variable."""
-        fields = ("mechanism", "nll", "rows", "epochs", "seconds")
+        fields = ("type", "mechanism", "nll", "rows", "epochs", "seconds")
         columns = {"variable": [variable.name for variable in self.variables]}
         columns |= {field: [getattr(variable, field) for variable in self.variables] for field in fields}
         columns["notes"] = ["; ".join(variable.notes) for variable in self.variables]
@@ -162,7 +176,11 @@ class FitReport:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws the learning curves; writes the file if named."""
-        return plot_fit({variable.name: variable.curves for variable in self.variables}, path)
+        curves = {
+            variable.name: {stage: (curve.train, curve.held_out) for stage, curve in variable.curves.items()}
+            for variable in self.variables
+        }
+        return plot_fit(curves, path)
 
     def __iter__(self) -> Iterator[VariableFit]:
         return iter(self.variables)

@@ -19,10 +19,12 @@ from deepbc._checks import (
     check_contradiction,
     check_count,
     check_finite,
+    check_fits,
     check_graph,
+    check_kept,
     check_names,
     check_one_source,
-    check_same_family,
+    check_possible,
     pick,
 )
 from deepbc.data import read
@@ -46,8 +48,9 @@ class SCM:
 
     Args:
         graph: The causal graph.
-        mechanisms: Mechanisms by variable; a variable that is not named gets a `Flow`.
-        bounds: Bounds by variable, `(lower, upper)`, None for an open side. No value ever leaves them.
+        mechanisms: Mechanisms by variable, of which the settings are taken; a variable that is not named gets a `Flow`.
+        bounds: Bounds by variable, `(lower, upper)`, None for an open side. No learned law ever leaves them; a given
+            law that does is an error.
 
     Example:
         >>> graph = CausalGraph.parse("cause -> effect")
@@ -77,7 +80,7 @@ class SCM:
 
         self.graph = graph
         self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
-        self.mechanisms = {name: mechanisms.get(name, Flow()) for name in graph}
+        self.mechanisms = {name: _settings_of(mechanisms[name]) if name in mechanisms else Flow() for name in graph}
         self.variables = {}
         self.device, self.dtype = torch.device("cpu"), torch.float64
 
@@ -117,7 +120,7 @@ class SCM:
         """
         names = tuple(self.graph) if only is None else tuple(pick(name, tuple(self.graph), "only") for name in only)
         known = {} if only is None else self.variables
-        variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known)
+        variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known, names)
         rows = {name: self._place(column) for name, column in columns.items()}
         families = {name: self._family(name, variables) for name in names}
         plan = Plan(seed, self._training(training), checkpoint, progress)
@@ -125,6 +128,9 @@ class SCM:
         fitted, report = fit_mechanisms({name: self.mechanisms[name] for name in names}, families, rows, plan)
         self.variables = variables
         self.mechanisms = {**self.mechanisms, **fitted}
+        for name, mechanism in self.mechanisms.items():
+            if mechanism.given and mechanism.family is None:
+                self.mechanisms[name] = self._bind(name)
 
         return report
 
@@ -159,9 +165,10 @@ class SCM:
         """
         check_count(rows, "sample rows")
         self._check_fitted()
-        noise = {name: self._draw(name, rows, seed) for name in self.graph}
+        x, u = self.complete_rows({}, {name: self._draw(name, rows, seed) for name in self.graph})
+        self._check_laws(x, u)
 
-        return self.world(*self.complete_rows({}, noise))
+        return self.world(x, u)
 
     @torch.no_grad()
     def log_prob(self, values: Any, *, of: Sequence[str] | None = None) -> Tensor:
@@ -176,7 +183,7 @@ class SCM:
         """
         x, _ = self.factual_rows(values)
         names = tuple(self.graph) if of is None else [pick(name, tuple(self.graph), "of") for name in of]
-        terms = [self.mechanisms[name].log_prob(x[name], self.parents_of(name, x)) for name in names]
+        terms = [self.mechanisms[name].log_prob(x[name], self._joined(name, x, x[name][..., :0])) for name in names]
 
         return torch.stack(terms).sum(0).double().cpu()
 
@@ -189,10 +196,13 @@ class SCM:
         pick(name, tuple(self.graph), "replace")
         other = copy.copy(self)
         other.mechanisms = {**self.mechanisms, name: mechanism}
+        if not self.variables or mechanism.given:
+            other.mechanisms[name] = _settings_of(mechanism)
+        elif mechanism.family is not None:
+            family = self._family(name, self.variables)
+            check_fits(mechanism.family.fits(family), mechanism.family, family)
         if self.variables and mechanism.given:
             other.mechanisms[name] = other._bind(name)
-        elif mechanism.family is not None:
-            check_same_family(str(mechanism.family), str(self._family(name, self.variables)))
 
         return other
 
@@ -202,7 +212,7 @@ class SCM:
         other.device = torch.device(device) if device is not None else self.device
         other.dtype = dtype or self.dtype
         other.mechanisms = {
-            name: copy.deepcopy(mechanism).to(device=other.device, dtype=other.dtype)
+            name: mechanism.copy().to(device=other.device, dtype=other.dtype)
             for name, mechanism in self.mechanisms.items()
         }
 
@@ -230,7 +240,7 @@ class SCM:
 
         Args:
             values: Values :math:`x`, with shape `(*batch, value)`. They hold, whatever the law says.
-            noise: Noise :math:`u` of the other variables, with shape `(*batch, noise)`.
+            noise: Noise :math:`u`, with shape `(*batch, noise)`; a variable of which both are given is left as it is.
 
         Returns:
             Values and noise of every variable.
@@ -241,13 +251,14 @@ class SCM:
         u: dict[str, Tensor] = {}
 
         for name in self.graph.order:
-            parents = torch.cat([empty, *(x[parent] for parent in self.graph.parents(name))], dim=-1)
+            parents = self._joined(name, x, empty)
             if name in values:
                 x[name] = values[name].expand(*batch, -1)
-                u[name] = self.mechanisms[name].abduct(x[name], parents)
+                u[name] = noise[name] if name in noise else self.mechanisms[name].abduct(x[name], parents)
             else:
-                u[name] = noise.get(name, empty).expand(*batch, -1)
+                u[name] = noise.get(name, empty)
                 x[name] = self.mechanisms[name].predict(u[name], parents)
+            u[name] = u[name].expand(*batch, -1)
 
         return x, u
 
@@ -277,14 +288,10 @@ class SCM:
 
     def world(self, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> World:
         """Brings values and noise of every variable, as rows, to the shapes and units in which people see them."""
-        values = {name: self._show(x[name], self.variables[name].shape) for name in self.graph}
+        values = {name: self.show(name, x[name]) for name in self.graph}
         noise = {name: self._show(u[name], self._noise_shape(name)) for name in self.graph}
 
         return World(values, noise, common_batch(x))
-
-    def parents_of(self, name: str, x: Mapping[str, Tensor]) -> Tensor:
-        """Joins the values of a variable's parents, with shape `(*batch, parents)`."""
-        return torch.cat([x[name][..., :0], *(x[parent] for parent in self.graph.parents(name))], dim=-1)
 
     def _complete_checked(self, values: Any, noise: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         given_values, given_noise = self.read_values(values), self.read_noise(noise)
@@ -293,16 +300,35 @@ class SCM:
         check_one_source(free, given_noise, [name for name in self.graph if name not in deterministic])
 
         x, u = self.complete_rows(free, given_noise)
+        self._check_laws(x, u)
         for name in deterministic & given_values.keys():
             check_contradiction(given_values[name].expand_as(x[name]), x[name], f"Variable {name!r}")
 
         return x, u
 
+    def _check_laws(self, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> None:
+        """Every law yielded a number, and given laws kept the declared bounds."""
+        for name, variable in self.variables.items():
+            check_possible(u[name], "value", "noise", f"Variable {name!r}")
+            check_possible(x[name], "noise", "value", f"Variable {name!r}")
+            if self.mechanisms[name].given:
+                check_kept(x[name], variable.lower, variable.upper, f"Variable {name!r}")
+
+    def _joined(self, name: str, x: Mapping[str, Tensor], empty: Tensor) -> Tensor:
+        return self._family(name, self.variables).join(x, empty)
+
     def _place(self, rows: Tensor) -> Tensor:
         return rows.to(device=self.device, dtype=self.dtype)
 
+    def show(self, name: str, rows: Tensor) -> Tensor:
+        """Brings values of a variable, as rows, to the shape in which people see them."""
+        return self._show(rows, self.variables[name].shape)
+
     def _show(self, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-        return unflatten(rows.detach(), shape).to(device="cpu", dtype=torch.float64)
+        shown = unflatten(rows.detach(), shape).to(device="cpu", dtype=torch.float64)
+
+        # A copy, so that a result can be written to without touching the input, or another result.
+        return shown.clone(memory_format=torch.contiguous_format)
 
     def _noise_shape(self, name: str) -> tuple[int, ...]:
         dim = self.mechanisms[name].noise_dim
@@ -338,3 +364,8 @@ class SCM:
     def __repr__(self) -> str:
         kinds = ", ".join(f"{name}: {type(mechanism).__name__}" for name, mechanism in self.mechanisms.items())
         return f"SCM({kinds}{'' if self.fitted else '; not fitted'})"
+
+
+def _settings_of(mechanism: Mechanism) -> Mechanism:
+    """A mechanism with the same settings that no variable or data has touched."""
+    return type(mechanism)(**mechanism.settings())

@@ -1,4 +1,4 @@
-"""Random streams: one per purpose, so that adding a variable or a row never shifts the numbers of another."""
+"""Random streams: one per purpose, so that adding a variable never shifts the numbers of another."""
 
 __all__ = ["generator"]
 

@@ -6,9 +6,8 @@ draw the same order of rows, so the fit is that of one process up to rounding.
 
 __all__ = ["Share", "shared"]
 
+import atexit
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -38,24 +37,14 @@ class Share:
 
         return tensor
 
-    def wait(self) -> None:
-        """Waits until all processes have come here."""
-        if self.size > 1:
-            distributed.barrier()
 
-
-@contextmanager
-def shared() -> Iterator[Share]:
-    """Joins the processes that `torchrun` started, for the time of a fit; alone, there is one process."""
+def shared() -> Share:
+    """Joins the processes that `torchrun` started, once and until this one ends; alone, there is one process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or not distributed.is_available():
-        yield Share()
-        return
+        return Share()
 
-    opened = not distributed.is_initialized()
-    if opened:
-        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    try:
-        yield Share(distributed.get_rank(), distributed.get_world_size())
-    finally:
-        if opened:
-            distributed.destroy_process_group()
+    if not distributed.is_initialized():
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(distributed.destroy_process_group)
+
+    return Share(distributed.get_rank(), distributed.get_world_size())

@@ -1,16 +1,16 @@
 """The one folder format of deepbc: `manifest.json` and `weights.safetensors`, with checksums, and nothing executable.
 
-A folder is written under a temporary name and renamed, so that a reader sees the old one or the new one, whole. Reading
-runs no code: the manifest is JSON, the weights are safetensors, and both must be what their checksums say.
+A folder is written under another name and renamed. A reader sees the old one or the new one, whole; one that was killed
+between the two renames is put back by whoever comes next. Reading runs no code: the manifest is JSON, the weights are
+safetensors, and both must be what their checksums say.
 """
 
-__all__ = ["read_folder", "write_folder"]
+__all__ = ["folder_exists", "read_folder", "write_folder"]
 
 import hashlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,10 @@ def write_folder(
         content: What goes into the manifest; JSON.
         tensors: What goes into the weights.
     """
-    folder = Path(folder)
-    if folder.exists() and not (folder / MANIFEST).is_file():
+    folder = _settled(folder)
+    if folder.exists() and not _replaceable(folder, kind):
         raise StorageError(
-            f"{folder}: expected no such path or an older {kind} folder, got something else. "
+            f"{folder}: expected no such path or an older {kind} of ours, got something else. "
             "Choose another name or remove it."
         )
 
@@ -53,16 +53,22 @@ def write_folder(
     }
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
-    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.tmp")
+    fresh = folder.with_name(f".{folder.name}.new")
     try:
+        shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
         _write(fresh / WEIGHTS, weights)
         _write(fresh / MANIFEST, text.encode())
         _replace(fresh, folder)
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be written ({error.strerror or error}). Nothing was changed.") from error
+        raise StorageError(f"{folder}: cannot be written ({error.strerror or error}).") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def folder_exists(folder: str | os.PathLike[str]) -> bool:
+    """Whether there is anything at that path, or an older folder whose replacement was interrupted."""
+    return _settled(folder).exists()
 
 
 def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -71,7 +77,7 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
     Raises:
         StorageError: The folder is missing, truncated, tampered with, foreign or of a newer version.
     """
-    folder = Path(folder)
+    folder = _settled(folder)
     manifest = _manifest(folder, kind)
     weights = _read(folder / WEIGHTS)
 
@@ -94,11 +100,9 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
 
 def _manifest(folder: Path, kind: str) -> dict[str, Any]:
     if not folder.is_dir():
-        kept = next(iter(folder.parent.glob(f".{folder.name}.*.old")), None)
-        remedy = f"A save was interrupted: rename {kept} to it" if kept else "Give the path that was saved to"
-        raise StorageError(f"{folder}: no such folder. {remedy}.")
+        raise StorageError(f"{folder}: no such folder. Give the path that was saved to.")
     try:
-        manifest = json.loads(_read(folder / MANIFEST))
+        manifest = json.loads(_read(folder / MANIFEST), parse_constant=_refuse)
     except ValueError as error:
         raise StorageError(f"{folder / MANIFEST}: is not JSON ({error}): it was truncated or is not ours.") from error
 
@@ -134,14 +138,38 @@ def _write(path: Path, content: bytes) -> None:
 
 def _replace(fresh: Path, folder: Path) -> None:
     """Puts the fresh folder in the place of the old one, which exists until the new one stands."""
-    if not folder.exists():
-        fresh.rename(folder)
-        return
-
-    old = fresh.with_suffix(".old")
-    folder.rename(old)
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
     fresh.rename(folder)
-    shutil.rmtree(old)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _settled(folder: str | os.PathLike[str]) -> Path:
+    """Follows links to the folder itself, and takes up an old one whose replacement was killed half way."""
+    folder = Path(os.path.realpath(folder))
+    old = folder.with_name(f".{folder.name}.old")
+    if old.is_dir() and not folder.exists():
+        old.rename(folder)
+
+    return folder
+
+
+def _replaceable(folder: Path, kind: str) -> bool:
+    """Whether the folder holds what we wrote, of that kind, and nothing else."""
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {MANIFEST, WEIGHTS}:
+        return False
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+
+    return isinstance(manifest, dict) and manifest.get("kind") == kind and "checksums" in manifest
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")
 
 
 def _canonical(content: Any) -> bytes:

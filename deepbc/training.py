@@ -4,7 +4,7 @@ What is judged and kept is a running average of the weights, which has less nois
 module with a loss and rows of data, nothing causal.
 """
 
-__all__ = ["Curve", "Learner", "Loop", "Rows", "Train", "Training"]
+__all__ = ["Learner", "Loop", "Rows", "Train", "Training"]
 
 import math
 import time
@@ -19,10 +19,11 @@ from deepbc._checks import check_between, check_count
 from deepbc.checkpoint import Checkpoint
 from deepbc.errors import FitError
 from deepbc.optimizer import Adam
+from deepbc.results import Curve
 from deepbc.seeds import generator
 from deepbc.sharing import Share
 
-LEAST_GAIN = 1e-5
+LEAST_FALL = 1e-5
 CHUNK = 65_536
 SECONDS_BETWEEN_SAVES = 2.0
 
@@ -44,7 +45,7 @@ class Training:
 
     epochs: int = 500
     batch: int | None = None
-    learning_rate: float = 1e-2
+    learning_rate: float = 5e-3
     patience: int = 10
     average: int = 200
     pull: float = 400.0
@@ -55,7 +56,7 @@ class Training:
         check_count(self.epochs, "Training epochs", least=1)
         check_count(self.patience, "Training patience", least=1)
         check_count(self.average, "Training average", least=1)
-        check_between(self.pull, -1.0, math.inf, "Training pull")
+        check_between(self.pull, 0.0, math.inf, "Training pull", closed=True)
         check_between(self.learning_rate, 0.0, math.inf, "Training learning_rate")
         check_between(self.clip, 0.0, math.inf, "Training clip")
         check_between(self.validation, 0.0, 1.0, "Training validation")
@@ -75,15 +76,6 @@ class Rows:
     parents: Tensor
     held_x: Tensor
     held_parents: Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """The mean loss after each epoch, on the rows learned from and on those held out, and the seconds it took."""
-
-    train: tuple[float, ...]
-    held_out: tuple[float, ...]
-    seconds: float
 
 
 class Learner(nn.Module, ABC):
@@ -168,7 +160,7 @@ class Loop:
         """Passes once over the rows, in an order that the seed fixes, and returns the mean loss."""
         rows = len(self.rows.x)
         order = torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch)).to(self.rows.x.device)
-        total = torch.zeros((), dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
 
         for batch in order.split(self.training.batch_of(rows)):
             part = self.share.of(batch)
@@ -185,7 +177,7 @@ class Loop:
         """Keeps the averaged weights if they are the best so far, and stops after too long without."""
         run.epoch += 1
         run.waited += 1
-        if run.held_out[-1] < run.best - LEAST_GAIN:
+        if run.held_out[-1] < run.best - LEAST_FALL:
             run.best, run.waited = run.held_out[-1], 0
             best_weights.copy_(adam.average)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_bounds, check_finite, check_inside, check_shape
+from deepbc._checks import check_batches, check_bounds, check_finite, check_inside, check_shape, check_spread
 from deepbc.errors import SettingError
 
 OPEN = (-math.inf, math.inf)
@@ -25,17 +25,18 @@ class Variable:
         shape: The shape of one value: `()` for a scalar, `(dim,)` for a vector.
         lower: The lower bound, minus infinity where there is none.
         upper: The upper bound, infinity where there is none.
-        sd: The standard deviation of each component in the data of the fit; 1 where no data was seen.
+        sd: The standard deviation of each component in the data of the fit; 1 where no data was seen or it is constant.
     """
 
     name: str
     shape: tuple[int, ...] = ()
     lower: float = -math.inf
     upper: float = math.inf
-    sd: tuple[float, ...] = (1.0,)
+    sd: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         check_bounds(self.lower, self.upper, f"Variable {self.name!r}")
+        check_spread(self.sd, self.dim, f"Variable {self.name!r}")
 
     @classmethod
     def seen(cls, name: str, column: Tensor, bounds: tuple[float, float]) -> Self:
@@ -46,9 +47,10 @@ class Variable:
             column: The data, with shape `(rows, *shape)`.
             bounds: The declared bounds, infinite where open.
         """
-        sd = column.flatten(1).std(0, correction=0) if column.ndim > 1 else column.std(0, correction=0)[None]
+        shape = tuple(column.shape[1:])
+        sd = flatten(column, shape, f"Variable {name!r}").std(0, correction=0)
 
-        return cls(name, tuple(column.shape[1:]), *bounds, tuple(sd.tolist()))
+        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()))
 
     @classmethod
     def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:
@@ -98,9 +100,21 @@ class Family:
         """The dimension of all parents together."""
         return sum(parent.dim for parent in self.parents)
 
+    def fits(self, other: Self) -> bool:
+        """Whether a mechanism of that family can take the place of one of this: same names, shapes and bounds."""
+        bounds = [(family.child.lower, family.child.upper) for family in (self, other)]
+        shapes = [[(each.name, each.shape) for each in (*family.parents, family.child)] for family in (self, other)]
+
+        return shapes[0] == shapes[1] and bounds[0] == bounds[1]
+
+    def join(self, rows: Mapping[str, Tensor], empty: Tensor) -> Tensor:
+        """Joins the rows of the parents, with shape `(*batch, parents)`; `empty` has shape `(*batch, 0)`."""
+        return torch.cat([empty, *(rows[parent.name] for parent in self.parents)], dim=-1)
+
     def __str__(self) -> str:
-        shapes = [f"{variable.name} {variable.shape}" for variable in (*self.parents, self.child)]
-        return f"{', '.join(shapes[:-1])} -> {shapes[-1]}"
+        bounds = f" in ({self.child.lower:g}, {self.child.upper:g})" if self.child.bounded else ""
+        shapes = [f"{each.name!r} {each.shape}" for each in (*self.parents, self.child)]
+        return f"{', '.join(shapes[:-1])} -> {shapes[-1]}{bounds}"
 
     def split(self, parents: Tensor) -> dict[str, Tensor]:
         r"""Splits the parents by name.

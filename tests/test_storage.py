@@ -83,6 +83,16 @@ def test_saving_never_replaces_something_else(fitted, tmp_path):
     (tmp_path / "thesis" / "chapter.tex").write_text("all I have")
     with pytest.raises(bc.StorageError, match="got something else"):
         fitted.save(tmp_path / "thesis")
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "manifest.json").write_text('{"name": "a web page"}')
+    write_folder(tmp_path / "fit", "checkpoint", {}, {})
+    for name in ("web", "fit"):
+        with pytest.raises(bc.StorageError, match="got something else"):
+            fitted.save(tmp_path / name)
+    fitted.save(tmp_path / "mine")
+    (tmp_path / "mine" / "notes.txt").write_text("added by hand")
+    with pytest.raises(bc.StorageError, match="got something else"):
+        fitted.save(tmp_path / "mine")
     (tmp_path / "file").write_text("x")
     with pytest.raises(bc.StorageError, match="got something else"):
         fitted.save(tmp_path / "file")
@@ -171,6 +181,9 @@ def test_unfitted_model_cannot_be_saved(tmp_path):
         (lambda f: rewrite(f, lambda c: c.update(extra=1)), "extra"),
         (lambda f: rewrite(f, lambda c: c["variables"]["pair"].update(shape="x")), "variables.pair.shape"),
         (lambda f: rewrite(f, lambda c: c["variables"]["pair"].update(lower=1e9)), "lower < upper"),
+        (lambda f: rewrite(f, lambda c: c["variables"]["pair"].update(shape=[-2])), "variables.pair.shape"),
+        (lambda f: rewrite(f, lambda c: c["variables"]["pair"].update(sd=[1.0])), "standard deviations"),
+        (lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace("300.0", "NaN")), "is not a number"),
     ],
 )
 def test_damaged_or_foreign_folder_is_refused(fitted, tmp_path, harm, part):
@@ -191,11 +204,21 @@ def test_link_out_of_the_folder_is_refused(fitted, tmp_path):
         bc.SCM.load(tmp_path / "model")
 
 
-def test_interrupted_replacement_is_pointed_at(fitted, tmp_path):
+def test_replacement_killed_half_way_is_put_back(fitted, tmp_path):
     fitted.save(tmp_path / "model")
-    (tmp_path / "model").rename(tmp_path / ".model.0123.old")
-    with pytest.raises(bc.StorageError, match=r"rename .*\.model\.0123\.old"):
-        bc.SCM.load(tmp_path / "model")
+    (tmp_path / "model").rename(tmp_path / ".model.old")
+    (tmp_path / ".model.new").mkdir()
+    assert bc.SCM.load(tmp_path / "model").graph == GRAPH
+    fitted.save(tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_link_to_a_folder_is_followed(fitted, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    fitted.save(tmp_path / "link")
+    fitted.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert bc.SCM.load(tmp_path / "link").graph == bc.SCM.load(tmp_path / "model").graph
 
 
 def test_checkpoint_is_not_taken_for_a_model(tmp_path):

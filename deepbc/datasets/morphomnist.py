@@ -120,7 +120,8 @@ def _quantile(u: Tensor) -> Tensor:
 
     for _ in range(20):
         g = log_g.exp()
-        log_g = log_g - (_score(g) - u) / (_log_slope(g, u=_score(g)) + log_g).exp()
+        score = _score(g)
+        log_g = log_g - (score - u) / (_log_slope(g, score) + log_g).exp()
 
     return log_g.exp()
 

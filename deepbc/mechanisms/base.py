@@ -59,6 +59,9 @@ class Mechanism(Learner):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        known = Mechanism.kinds.get(cls.__name__)
+        if known is not None and known.__module__ != cls.__module__:
+            raise SettingError(f"Mechanism {cls.__name__!r}: the name is taken by {known.__module__}. Choose another.")
         Mechanism.kinds[cls.__name__] = cls
 
     @property
@@ -87,6 +90,11 @@ class Mechanism(Learner):
         return False
 
     @property
+    def has_density(self) -> bool:
+        """Whether `log_prob` is exact."""
+        return self.exact and self.noise_dim in (0, self.value_dim)
+
+    @property
     def pinnable(self) -> bool:
         """Whether any value can be met exactly by the variable's own noise, whatever the parents."""
         return self.exact and self.noise_dim == self.value_dim
@@ -104,6 +112,17 @@ class Mechanism(Learner):
             copy.load_state_dict(self.state_dict())
 
         return copy.requires_grad_(False)
+
+    def copy(self) -> Self:
+        """Creates a copy with the same weights that shares nothing but the user's own functions."""
+        fresh = type(self)(**self.settings())
+        if self.family is None:
+            return fresh
+
+        fresh = fresh.bind(self.family, Generator())
+        fresh.load_state_dict(self.state_dict())
+
+        return fresh
 
     def predict(self, u: Tensor, parents: Tensor) -> Tensor:
         r"""Computes the value :math:`x = f(x_{pa}, u)`.
@@ -154,9 +173,8 @@ class Mechanism(Learner):
         """
         self._check_density()
         x, parents = self._aligned(x, self.value_dim, parents, "values")
-        u, log_volume = self._invert(x, parents)
 
-        return log_volume - (0.5 * u.square() + LOG_SQRT_2PI).sum(-1)
+        return self._log_prob(x, parents)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
@@ -182,8 +200,17 @@ class Mechanism(Learner):
         return given.expand(*batch, -1), parents.expand(*batch, -1)
 
     def _check_density(self) -> None:
-        if not self.exact or self.noise_dim not in (0, self.value_dim):
-            raise SettingError(f"Variable {self._bound().child.name!r}: {self!r} has no exact density.")
+        if not self.has_density:
+            raise SettingError(
+                f"Variable {self._bound().child.name!r}: {self!r} has no exact density. Leave it out, for example "
+                f"scm.log_prob(values, of=[...])."
+            )
+
+    def _log_prob(self, x: Tensor, parents: Tensor) -> Tensor:
+        """Computes the density by change of variables; a mechanism with another likelihood writes its own."""
+        u, log_volume = self._invert(x, parents)
+
+        return log_volume - (0.5 * u.square() + LOG_SQRT_2PI).sum(-1)
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Equation(Mechanism):
         super().__init__()
         self._functions = (predict, abduct)
         self._noise, self.value = noise, value
-        check_count(noise, "Equation noise")
+        check_count(noise, "Equation noise", least=1)
         check_count(value, "Equation value", least=1)
 
     @property
@@ -69,11 +69,11 @@ class Equation(Mechanism):
 
     def _call(self, function: Callable[..., Tensor], given: Tensor, parents: Tensor, dim: int, what: str) -> Tensor:
         batch, rows = given.shape[:-1], given.shape[:-1].numel()
-        split = self._bound().split(parents.reshape(rows, parents.shape[-1]))
-        result = function(given.reshape(rows, given.shape[-1]), split)
+        split = self._bound().split(parents.reshape(rows, parents.shape[-1]).double())
+        result = function(given.reshape(rows, given.shape[-1]).double(), split)
         where = f"Variable {self._bound().child.name!r}, {what} of its Equation"
 
-        return check_law(result, rows, dim, where).reshape(*batch, dim)
+        return check_law(result, rows, dim, where).reshape(*batch, dim).to(given.dtype)
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         wanted = torch.is_grad_enabled()
@@ -86,6 +86,9 @@ class Equation(Mechanism):
         return (u, log_volume) if wanted else (u.detach(), log_volume.detach())
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
+        if not self.has_density:
+            return Outcome(torch.full_like(rows.held_x[:, 0], torch.nan))
+
         return Outcome(self.loss(rows.held_x, rows.held_parents))
 
 

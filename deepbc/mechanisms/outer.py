@@ -33,7 +33,9 @@ class Scaling(nn.Module):
     def see(self, rows: Tensor) -> None:
         """Takes mean and standard deviation from rows of shape `(rows, dim)`."""
         self.shift.copy_(rows.mean(0))
-        self.scale.copy_((rows - self.shift).square().mean(0).sqrt())
+        spread = (rows - self.shift).square().mean(0).sqrt()
+        # What is constant among these rows stays as it is.
+        self.scale.copy_(spread.where(spread > 0, 1.0))
 
     def inward(self, x: Tensor) -> Tensor:
         return (x - self.shift) / self.scale
@@ -85,9 +87,9 @@ class Outer(nn.Module):
         if math.isfinite(self.lower) and math.isfinite(self.upper):
             x = self.lower + (self.upper - self.lower) * free.sigmoid()
         elif math.isfinite(self.lower):
-            x = self.lower + free.exp()
+            x = self.lower + _exp(free)
         elif math.isfinite(self.upper):
-            x = self.upper - (-free).exp()
+            x = self.upper - _exp(-free)
         else:
             return free
 
@@ -99,3 +101,8 @@ def _interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, fl
     low, high = torch.tensor([lower, upper], dtype=dtype)
 
     return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
+
+
+def _exp(free: Tensor) -> Tensor:
+    """The exponential, held back before it overflows: beyond, its derivative would be NaN."""
+    return free.clamp(max=math.log(torch.finfo(free.dtype).max) - 1).exp()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_count, check_law, check_value_dim
+from deepbc._checks import check_count, check_law, check_parents, check_value_dim
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
@@ -55,6 +55,7 @@ class Predictor(Mechanism):
         return f"value={self.value}"
 
     def _build(self, family: Family, generator: Generator) -> None:
+        check_parents(family.child.name, len(family.parents))
         check_value_dim(family.child.name, family.child.dim, self.value, "Predictor")
         function = self._source[0]
         self.module = copy.deepcopy(function).double().eval() if isinstance(function, nn.Module) else None
@@ -63,11 +64,10 @@ class Predictor(Mechanism):
         batch = parents.shape[:-1]
         rows = parents.reshape(batch.numel(), parents.shape[-1])
         family = self._bound()
-        result = self.module(rows) if self.module is not None else self._source[0](family.split(rows))
+        result = self.module(rows) if self.module is not None else self._source[0](family.split(rows.double()))
+        checked = check_law(result, batch.numel(), self.value, f"Variable {family.child.name!r}, its Predictor")
 
-        return check_law(result, batch.numel(), self.value, f"Variable {family.child.name!r}, its Predictor").reshape(
-            *batch, self.value
-        )
+        return checked.reshape(*batch, self.value).to(parents.dtype)
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return x[..., :0]

@@ -17,6 +17,7 @@ def least_squares(inputs: Tensor, outputs: Tensor) -> tuple[Tensor, Tensor, Tens
         The constant `(outputs,)`, the slopes `(inputs, outputs)` and the residuals `(rows, outputs)`.
     """
     design = torch.cat([torch.ones_like(outputs[:, :1]), inputs], dim=-1)
-    solution = torch.linalg.lstsq(design, outputs, driver="gelsd").solution
+    # On the CPU, where a solver for collinear inputs is at hand.
+    solution = torch.linalg.lstsq(design.cpu(), outputs.cpu(), driver="gelsd").solution.to(design)
 
     return solution[0], solution[1:], outputs - design @ solution

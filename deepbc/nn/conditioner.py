@@ -10,7 +10,7 @@ where :math:`g_k` is a small network. It is bounded, so far from the data :math:
 the rows it does not blow up beyond them.
 """
 
-__all__ = ["Conditioner", "Constant"]
+__all__ = ["Conditioner", "Constant", "Parameters"]
 
 import itertools
 import math
@@ -82,7 +82,7 @@ class Conditioner(Parameters):
         pairs = itertools.pairwise(sizes)
         self.bias = nn.Parameter(torch.zeros(components, outputs, dtype=torch.float64))
         self.linear = nn.Parameter(torch.zeros(components, inputs, outputs, dtype=torch.float64))
-        self.layers = nn.ModuleList(_Layer(components, rows, columns, generator) for rows, columns in pairs)
+        self.layers = nn.ModuleList(_Units(components, rows, columns, generator) for rows, columns in pairs)
         self.last = nn.Parameter(torch.zeros(components, sizes[-1] if hidden else 0, outputs, dtype=torch.float64))
 
     def forward(self, context: Tensor, components: slice) -> Tensor:
@@ -97,7 +97,7 @@ class Conditioner(Parameters):
         return affine + _each(hidden, self.last[components]) if self.layers else affine
 
 
-class _Layer(nn.Module):
+class _Units(nn.Module):
     """A layer of `tanh` units, one set per component."""
 
     def __init__(self, components: int, inputs: int, outputs: int, generator: Generator) -> None:

@@ -21,9 +21,9 @@ Rows = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
 
 LARGEST_ERROR = 1e-6
 UNREACHED = infeasible(
-    "No noise leads to the antecedent: it lies outside the support or bounds of its variable, or the variable is a "
-    "deterministic prediction; the values are those of the forced antecedent.",
-    "Ask for a value that the law of the variable can give.",
+    "No noise leads to these values: the antecedent lies outside the support or bounds of its variable, the variable "
+    "is a deterministic prediction, or a law downstream yields no number. The values are as the antecedent forces them.",
+    "Ask for a value that the laws can give.",
 )
 
 
@@ -64,16 +64,18 @@ def answer(
     before = scm.world(*({name: rows.expand(*batch, -1) for name, rows in part.items()} for part in factual))
     moved = {name: distance.moved(name, counterfactual[1][name], factual[1][name]) for name in scm.graph}
     error = _error(scm, antecedent, counterfactual[1]).double().cpu()
+    everything = [rows.expand(*batch, -1) for part in counterfactual for rows in part.values()]
+    finite = torch.cat(everything, dim=-1).isfinite().all(-1).cpu()
 
     return Counterfactual(
         values=world.values,
         noise=world.noise,
         factual=before,
-        antecedent={name: world.values[name] for name in antecedent},
+        antecedent={name: scm.show(name, rows.expand(*batch, -1)) for name, rows in antecedent.items()},
         moved={name: each.double().cpu() for name, each in moved.items()},
         distance=torch.stack(list(moved.values())).sum(0).double().cpu(),
         error=error,
-        status=_status(error),
+        status=_status(error, finite, scm.dtype),
         batch=batch,
     )
 
@@ -82,16 +84,20 @@ def _error(scm: SCM, antecedent: Mapping[str, Tensor], u: Mapping[str, Tensor]) 
     """Predicts afresh from the noise and measures the largest miss, in standard deviations of the variable."""
     fresh, _ = scm.complete_rows({}, u)
     misses = [
-        ((fresh[name] - wanted) / torch.tensor(scm.variables[name].sd).to(wanted)).abs().amax(-1)
-        for name, wanted in antecedent.items()
+        ((fresh[name] - wanted) / _spread(scm, name).to(wanted)).abs().amax(-1) for name, wanted in antecedent.items()
     ]
 
     return torch.stack(torch.broadcast_tensors(*misses)).amax(0)
 
 
-def _status(error: Tensor) -> Any:
-    """Gives each row its status; a single row a single one."""
-    reached = (error <= LARGEST_ERROR).numpy()
+def _spread(scm: SCM, name: str) -> Tensor:
+    return torch.tensor(scm.variables[name].sd or (1.0,), dtype=torch.float64)
+
+
+def _status(error: Tensor, finite: Tensor, dtype: torch.dtype) -> Any:
+    """Gives each row its status; a single row a single one. A NaN is a miss."""
+    largest = max(LARGEST_ERROR, 1e3 * torch.finfo(dtype).eps)
+    reached = ((error <= largest) & finite).numpy()
     status = np.where(reached, np.array(CONVERGED, dtype=object), np.array(UNREACHED, dtype=object))
 
     return status[()]

@@ -49,8 +49,8 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Distance | None = No
 
     # Only effects of the antecedent change; the others keep their values to the last digit.
     effects = scm.graph.descendants(*antecedent)
-    kept = {name: x[name] for name in scm.graph if name not in effects}
-    noise = {name: u[name] for name in effects}
-    after = scm.complete_rows({**kept, **antecedent}, noise)
+    values = {name: x[name] for name in scm.graph if name not in effects}
+    noise = {name: u[name] for name in scm.graph if name not in antecedent}
+    after = scm.complete_rows({**values, **antecedent}, noise)
 
     return answer(scm, (x, u), antecedent, after, distance or Squared())
