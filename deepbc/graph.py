@@ -217,7 +217,7 @@ def _topological_order(
 
 
 def _cycle(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Walks from effect to cause among variables that all have one left, until one comes again; its first name first."""
+    """Walks from effect to cause among those that all have one left, until one comes again; first name first."""
     path = [next(iter(parents))]
     seen = {path[0]: 0}
 

@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 
 from deepbc._checks import check_count
 from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.gaussian import invert_gaussian, predict_gaussian
 from deepbc.mechanisms.outer import Outer, Scaling
 from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner
@@ -62,17 +63,13 @@ class Additive(Mechanism):
         return self.log_diagonal.exp().diag().index_put((rows, columns), self.below)
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        return self.outer.outward(self._mean(parents) + u @ self._factor().T)
+        return predict_gaussian(self.outer, self._mean(parents), self._factor(), u)
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._invert(x, parents)[0]
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        y, log_volume = self.outer.inward(x)
-        residual = (y - self._mean(parents)).unsqueeze(-1)
-        u = torch.linalg.solve_triangular(self._factor(), residual, upper=False).squeeze(-1)
-
-        return u, (log_volume - self.log_diagonal).sum(-1)
+        return invert_gaussian(self.outer, self._mean(parents), self._factor(), x)
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
         self._start(rows)

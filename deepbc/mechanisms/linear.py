@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from deepbc.errors import FitError
 from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.gaussian import invert_gaussian, predict_gaussian
 from deepbc.mechanisms.outer import Outer, Scaling
 from deepbc.mechanisms.regression import least_squares
 from deepbc.training import Rows, Train
@@ -52,17 +53,13 @@ class Linear(Mechanism):
         return self.shift + self.scaling.inward(parents) @ self.slope
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        return self.outer.outward(self._mean(parents) + u @ self.factor.T)
+        return predict_gaussian(self.outer, self._mean(parents), self.factor, u)
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._invert(x, parents)[0]
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        y, log_volume = self.outer.inward(x)
-        residual = (y - self._mean(parents)).unsqueeze(-1)
-        u = torch.linalg.solve_triangular(self.factor, residual, upper=False).squeeze(-1)
-
-        return u, (log_volume - self.factor.diagonal().log()).sum(-1)
+        return invert_gaussian(self.outer, self._mean(parents), self.factor, x)
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
         self._solve(rows.x, rows.parents)

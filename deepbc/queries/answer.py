@@ -22,7 +22,7 @@ Rows = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
 LARGEST_ERROR = 1e-6
 UNREACHED = infeasible(
     "No noise leads to these values: the antecedent lies outside the support or bounds of its variable, the variable "
-    "is a deterministic prediction, or a law downstream yields no number. The values are as the antecedent forces them.",
+    "is a deterministic prediction, or a law downstream yields no number. The values are those of the force.",
     "Ask for a value that the laws can give.",
 )
 
