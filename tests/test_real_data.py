@@ -43,7 +43,8 @@ def test_flows_of_the_proteins_score_well(data_folder):
     scores = []
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(len(logs))
-        train, valid, test = np.split(logs.iloc[order], [int(0.7 * len(logs)), int(0.85 * len(logs))])
+        parts = np.split(order, [int(0.7 * len(logs)), int(0.85 * len(logs))])
+        train, valid, test = (logs.iloc[part] for part in parts)
         mean, sd = train.mean(), train.std(ddof=0)
         scm = bc.SCM(graph)
         # The fit splits off the rows on which it stops, so it gets both parts.
