@@ -31,11 +31,9 @@ from deepbc.data import read
 from deepbc.errors import NotFittedError
 from deepbc.fitting import Plan, fit_mechanisms, read_rows
 from deepbc.graph import CausalGraph
-from deepbc.manifest import describe, rebuild
 from deepbc.mechanisms import Flow, Mechanism
 from deepbc.results import FitReport
 from deepbc.seeds import generator
-from deepbc.storage import read_folder, write_folder
 from deepbc.training import Training
 from deepbc.variables import OPEN, Family, Variable, common_batch, flatten, read_bounds, unflatten
 from deepbc.world import World
@@ -220,12 +218,19 @@ class SCM:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the model as a folder of a manifest and weights; an older model of that name is replaced."""
+        # Loaded here and in `load` alone: the validation of manifests takes as long to load as all the rest of deepbc.
+        from deepbc.manifest import describe
+        from deepbc.storage import write_folder
+
         self._check_fitted()
         write_folder(folder, KIND, *describe(self.graph, self.variables, self.mechanisms))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
         """Loads a model that was saved. Nothing in the folder is executed."""
+        from deepbc.manifest import rebuild
+        from deepbc.storage import read_folder
+
         graph, variables, mechanisms = rebuild(*read_folder(folder, KIND), where=str(folder))
         scm = cls(graph)
         scm.variables, scm.mechanisms = variables, mechanisms

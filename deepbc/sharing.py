@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,18 @@ class Share:
     def sum(self, tensor: Tensor) -> Tensor:
         """Sums a tensor over all processes, in place."""
         if self.size > 1:
-            distributed.all_reduce(tensor)
+            torch.distributed.all_reduce(tensor)
 
         return tensor
 
 
 def shared() -> Share:
     """Joins the processes that `torchrun` started, once and until this one ends; alone, there is one process."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or not distributed.is_available():
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Share()
+
+    # Loaded only here: most fits run alone.
+    from torch import distributed
 
     if not distributed.is_initialized():
         distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
