@@ -22,9 +22,12 @@ __all__ = [
     "check_parents",
     "check_possible",
     "check_rows",
+    "check_seed",
     "check_shape",
     "check_spread",
     "check_table",
+    "check_type",
+    "check_units",
     "check_value_dim",
     "check_varies",
     "check_weights",
@@ -44,6 +47,9 @@ import torch
 from torch import Tensor
 
 from deepbc.errors import DataError, FitError, GraphError, SettingError, UnknownNameError
+
+INTEGERS = (int, np.integer)
+NUMBERS = (int, float, np.integer, np.floating)
 
 
 def fail_graph(message: str) -> NoReturn:
@@ -158,7 +164,7 @@ def check_spread(sd: Sequence[float], dim: int, where: str) -> None:
 def check_varies(rows: Tensor, where: str) -> None:
     """No component is constant; rows have shape `(batch, dim)`."""
     spread = rows.amax(0) - rows.amin(0)
-    constant = spread <= 1e-12 * rows.abs().amax(0)
+    constant = spread <= 1e-15 * rows.abs().amax(0)
     if constant.any():
         component = int(constant.nonzero()[0])
         part = f" (component {component})" if rows.shape[-1] > 1 else ""
@@ -173,14 +179,28 @@ def check_rows(rows: int, needed: int, where: str) -> None:
         raise FitError(f"{where}: a fit needs at least {needed} rows, got {rows}. Add rows or use a simpler mechanism.")
 
 
-def check_count(count: int, where: str, least: int = 0) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+def check_count(count: object, where: str, least: int = 0) -> None:
+    if not isinstance(count, INTEGERS) or isinstance(count, bool) or count < least:
         raise SettingError(f"{where}: expected a whole number of at least {least}, got {count!r}.")
 
 
-def check_between(value: float, lower: float, upper: float, where: str, *, closed: bool = False) -> None:
+def check_seed(seed: object) -> int:
+    """Returns the seed as a plain whole number."""
+    if not isinstance(seed, INTEGERS) or isinstance(seed, bool):
+        raise SettingError(f"seed: expected a whole number, got {seed!r}.")
+
+    return int(seed)
+
+
+def check_type(given: object, expected: type, where: str) -> None:
+    if not isinstance(given, expected):
+        made = f" Write {given.__name__}()." if isinstance(given, type) else ""
+        raise SettingError(f"{where}: expected a {expected.__name__}, got {given!r}.{made}")
+
+
+def check_between(value: object, lower: float, upper: float, where: str, *, closed: bool = False) -> None:
     """The value lies strictly between the two, or on the lower end where that is closed."""
-    inside = isinstance(value, int | float) and (lower < value < upper or (closed and value == lower))
+    inside = isinstance(value, NUMBERS) and (lower < value < upper or (closed and value == lower))
     if not inside:
         raise SettingError(f"{where}: expected a number between {lower:g} and {upper:g}, got {value!r}.")
 
@@ -201,6 +221,18 @@ def check_weights(weights: Mapping[str, float]) -> None:
     for name, weight in weights.items():
         if not 0 <= weight < math.inf:
             raise SettingError(f"distance weight of {name!r}: expected a finite number of at least 0, got {weight!r}.")
+
+
+def check_units(hidden: Iterable[int], where: str) -> tuple[int, ...]:
+    """Returns the sizes of hidden layers."""
+    if not isinstance(hidden, Iterable):
+        raise SettingError(f"{where}: expected a list of layer sizes, got {hidden!r}. Write [{hidden!r}].")
+
+    sizes = tuple(hidden)
+    for units in sizes:
+        check_count(units, where, least=1)
+
+    return sizes
 
 
 def check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> None:

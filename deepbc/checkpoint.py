@@ -33,7 +33,7 @@ class Checkpoint:
         self._numbers: dict[str, dict[str, Any]] = {}
         self._tensors: dict[str, Tensor] = {}
 
-        if self._folder is not None and folder_exists(self._folder):
+        if self._folder is not None and folder_exists(self._folder, KIND):
             content, self._tensors = read_folder(self._folder, KIND)
             if content["fit"] != fit:
                 raise FitError(

@@ -33,6 +33,8 @@ def read(data: Any, where: str) -> dict[str, Tensor]:
         columns: Mapping[Any, Any] = {name: data[name] for name in data.columns}
     elif isinstance(data, Mapping) or (pandas is not None and isinstance(data, pandas.Series)):
         columns = data
+        if len(set(columns.keys())) < len(columns):
+            raise DataError(f"{where}: a name comes twice. Drop or rename one.")
     else:
         raise DataError(
             f"{where}: expected a data frame or a mapping from names to arrays, got {type(data).__name__}. "
@@ -47,6 +49,8 @@ def read_column(column: Any, where: str) -> Tensor:
     if isinstance(column, Tensor):
         return _real(column.detach(), where)
 
+    if isinstance(column, np.ma.MaskedArray):
+        column = np.ma.filled(column.astype(np.float64), np.nan)
     try:
         array = np.asarray(column)
     except ValueError as error:
@@ -92,5 +96,5 @@ def _number(item: Any) -> float | None:
         return None
     try:
         return float(item)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

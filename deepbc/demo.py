@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from deepbc.errors import StorageError
 from deepbc.graph import CausalGraph
 from deepbc.plots import plot_plane
 from deepbc.queries import intervene
@@ -43,7 +44,10 @@ def run_demo(folder: str | os.PathLike[str], *, rows: int = 20_000, intensity: f
         seed: Where all random numbers come from.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made a folder ({error.strerror}). Choose another.") from error
     truth = morphomnist.truth()
     data = truth.sample(rows, seed=seed)
 

@@ -71,9 +71,9 @@ def law_called(name: str, where: str) -> Callable[..., Any]:
 
 def _written_again(known: Callable[..., Any], function: Callable[..., Any]) -> bool:
     """Whether this is the same function, defined anew, as when the cell of a notebook runs twice."""
-    return (
-        isinstance(known, FunctionType) and isinstance(function, FunctionType) and _origin(known) == _origin(function)
-    )
+    functions = isinstance(known, FunctionType) and isinstance(function, FunctionType)
+
+    return functions and _origin(known) == _origin(function) and "<lambda>" not in _origin(function)
 
 
 def _origin(function: Callable[..., Any]) -> str:

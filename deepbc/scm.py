@@ -25,6 +25,7 @@ from deepbc._checks import (
     check_names,
     check_one_source,
     check_possible,
+    check_type,
     pick,
 )
 from deepbc.data import read
@@ -75,6 +76,8 @@ class SCM:
         mechanisms, bounds = mechanisms or {}, bounds or {}
         for name in (*mechanisms, *bounds):
             pick(name, tuple(graph), "SCM")
+        for name, mechanism in mechanisms.items():
+            check_type(mechanism, Mechanism, f"Mechanism of {name!r}")
 
         self.graph = graph
         self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
@@ -116,12 +119,12 @@ class SCM:
         Returns:
             The report: held-out likelihood, learning curves, decisions.
         """
-        names = tuple(self.graph) if only is None else tuple(pick(name, tuple(self.graph), "only") for name in only)
+        names = self._names(only, "only")
+        plan = Plan(seed, self._training(training), checkpoint, progress)
         known = {} if only is None else self.variables
         variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known, names)
         rows = {name: self._place(column) for name, column in columns.items()}
         families = {name: self._family(name, variables) for name in names}
-        plan = Plan(seed, self._training(training), checkpoint, progress)
 
         fitted, report = fit_mechanisms({name: self.mechanisms[name] for name in names}, families, rows, plan)
         self.variables = variables
@@ -180,7 +183,7 @@ class SCM:
             The log-density, with shape `(*batch,)`.
         """
         x, _ = self.factual_rows(values)
-        names = tuple(self.graph) if of is None else [pick(name, tuple(self.graph), "of") for name in of]
+        names = self._names(of, "of")
         terms = [self.mechanisms[name].log_prob(x[name], self._joined(name, x, x[name][..., :0])) for name in names]
 
         return torch.stack(terms).sum(0).double().cpu()
@@ -352,11 +355,25 @@ class SCM:
         bound = self.mechanisms[name].bind(self._family(name, self.variables), generator(0, name, "weights"))
         return bound.to(device=self.device, dtype=self.dtype)
 
+    def _names(self, chosen: Sequence[str] | None, where: str) -> tuple[str, ...]:
+        """The chosen variables, or all; a lone name is one."""
+        if chosen is None:
+            return tuple(self.graph)
+
+        listed = (chosen,) if isinstance(chosen, str) else tuple(chosen)
+        check_count(len(listed), f"number of variables in {where}", least=1)
+
+        return tuple(pick(name, tuple(self.graph), where) for name in listed)
+
     def _training(self, training: Training | Mapping[str, Training] | None) -> Mapping[str, Training]:
         if training is None:
             return {}
         if isinstance(training, Training):
             return dict.fromkeys(self.graph, training)
+
+        check_type(training, Mapping, "training")
+        for each in training.values():
+            check_type(each, Training, "training")
 
         return {pick(name, tuple(self.graph), "training"): each for name, each in training.items()}
 

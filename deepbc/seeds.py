@@ -6,6 +6,8 @@ import hashlib
 
 from torch import Generator
 
+from deepbc._checks import check_seed
+
 
 def generator(seed: int | None, *purpose: str | int) -> Generator:
     """Creates the generator of a seed for a purpose, such as a variable's name; no seed, fresh numbers.
@@ -21,6 +23,6 @@ def generator(seed: int | None, *purpose: str | int) -> Generator:
         stream.seed()
         return stream
 
-    digest = hashlib.sha256(repr((seed, *purpose)).encode()).digest()
+    digest = hashlib.sha256(repr((check_seed(seed), *purpose)).encode()).digest()
 
     return stream.manual_seed(int.from_bytes(digest[:8]) >> 1)

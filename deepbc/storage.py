@@ -1,16 +1,18 @@
 """The one folder format of deepbc: `manifest.json` and `weights.safetensors`, with checksums, and nothing executable.
 
-A folder is written under another name and renamed. A reader sees the old one or the new one, whole; one that was killed
-between the two renames is put back by whoever comes next. Reading runs no code: the manifest is JSON, the weights are
-safetensors, and both must be what their checksums say.
+A folder is written under another name and renamed. Where a process is killed between the two renames, the old folder is
+still there and is read. Reading runs no code: the manifest is JSON, the weights are safetensors, and both must be what
+their checksums say.
 """
 
 __all__ = ["folder_exists", "read_folder", "write_folder"]
 
+import glob
 import hashlib
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from torch import Tensor
 from deepbc.errors import StorageError
 
 FORMAT = 1
+TRIES = 50
 MANIFEST, WEIGHTS = "manifest.json", "weights.safetensors"
 
 
@@ -37,7 +40,7 @@ def write_folder(
         content: What goes into the manifest; JSON.
         tensors: What goes into the weights.
     """
-    folder = _settled(folder)
+    folder = Path(os.path.realpath(folder))
     if folder.exists() and not _replaceable(folder, kind):
         raise StorageError(
             f"{folder}: expected no such path or an older {kind} of ours, got something else. "
@@ -53,9 +56,8 @@ def write_folder(
     }
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
-    fresh = folder.with_name(f".{folder.name}.new")
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.new")
     try:
-        shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(parents=True)
         _write(fresh / WEIGHTS, weights)
         _write(fresh / MANIFEST, text.encode())
@@ -66,9 +68,9 @@ def write_folder(
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def folder_exists(folder: str | os.PathLike[str]) -> bool:
+def folder_exists(folder: str | os.PathLike[str], kind: str) -> bool:
     """Whether there is anything at that path, or an older folder whose replacement was interrupted."""
-    return _settled(folder).exists()
+    return _standing(folder, kind).exists()
 
 
 def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -77,7 +79,7 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
     Raises:
         StorageError: The folder is missing, truncated, tampered with, foreign or of a newer version.
     """
-    folder = _settled(folder)
+    folder = _standing(folder, kind)
     manifest = _manifest(folder, kind)
     weights = _read(folder / WEIGHTS)
 
@@ -138,22 +140,33 @@ def _write(path: Path, content: bytes) -> None:
 
 def _replace(fresh: Path, folder: Path) -> None:
     """Puts the fresh folder in the place of the old one, which exists until the new one stands."""
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    fresh.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    old = fresh.with_suffix(".old")
+    for attempt in range(TRIES):
+        try:
+            if folder.exists():
+                folder.rename(old)
+            fresh.rename(folder)
+            break
+        except OSError:  # another process is replacing it too: the last one wins
+            shutil.rmtree(old, ignore_errors=True)
+            if attempt == TRIES - 1:
+                raise
+    for left in (old, *_left_behind(folder)):
+        shutil.rmtree(left, ignore_errors=True)
 
 
-def _settled(folder: str | os.PathLike[str]) -> Path:
-    """Follows links to the folder itself, and takes up an old one whose replacement was killed half way."""
+def _left_behind(folder: Path) -> list[Path]:
+    """What stood at that path before a replacement that was killed half way."""
+    return sorted(folder.parent.glob(f".{glob.escape(folder.name)}.{'?' * 32}.old"))
+
+
+def _standing(folder: str | os.PathLike[str], kind: str) -> Path:
+    """Follows links to the folder itself, or to the old one where its replacement was killed half way."""
     folder = Path(os.path.realpath(folder))
-    old = folder.with_name(f".{folder.name}.old")
-    if old.is_dir() and not folder.exists():
-        old.rename(folder)
+    if folder.exists():
+        return folder
 
-    return folder
+    return next((old for old in _left_behind(folder) if _replaceable(old, kind)), folder)
 
 
 def _replaceable(folder: Path, kind: str) -> bool:

@@ -323,3 +323,62 @@ def test_laws_always_get_double_precision():
     spy = bc.Equation(predict=lambda u, parents: (seen.append(u.dtype), u)[1], abduct=lambda x, parents: x)
     bc.SCM(bc.CausalGraph({"a": []}), {"a": spy}).to(dtype=torch.float32).sample(3)
     assert seen == [torch.float64]
+
+
+def test_positive_cause_acts_as_a_power_far_out():
+    stream = np.random.default_rng(0)
+    z = stream.normal(size=1000)
+    data = {"a": np.exp(z), "b": np.exp(0.5 * z + 0.3 * stream.normal(size=1000))}
+    for mechanism in (bc.Flow(correction=False), bc.Linear(), bc.Additive()):
+        scm = bc.SCM(
+            bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": mechanism}, bounds=dict.fromkeys("ab", (0, None))
+        )
+        scm.fit(data, training=bc.Training(epochs=30))
+        # b = a^0.5 but for its noise, also at 30 times the data's upper quartile.
+        far = scm.complete(values={"a": [20.0, 50.0]}, noise={"b": [0.0, 0.0]}).values["b"]
+        assert np.allclose(far, np.sqrt([20.0, 50.0]), rtol=0.35), mechanism
+
+
+def test_answer_outside_the_bounds_of_a_given_law_is_infeasible():
+    laws = {"a": identity(), "b": weighted({"a": 1.0})}
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), laws, bounds={"b": (-3, 3)})
+    cf = bc.intervene(scm, {"a": 0.1, "b": 0.2}, {"a": [0.5, 50.0]})
+    assert list(cf.status) == ["converged", "infeasible"]
+
+
+def test_masked_entries_and_repeated_names_are_refused():
+    with pytest.raises(bc.DataError, match="NaN"):
+        growing().abduct({"x1": np.ma.array([1.0, 999.0], mask=[False, True]), "x2": [1.0, 2.0]})
+    with pytest.raises(bc.DataError, match="comes twice"):
+        growing().abduct(pd.Series([1.0, 2.0, 3.0], index=["x1", "x2", "x1"]))
+
+
+def test_seeds_and_counts_may_be_numpy_numbers():
+    scm = growing()
+    assert torch.equal(scm.sample(np.int64(3), seed=np.int64(3)).values["x2"], scm.sample(3, seed=3).values["x2"])
+    with pytest.raises(bc.SettingError, match="seed: expected a whole number"):
+        scm.sample(3, seed="x")
+
+
+@pytest.mark.parametrize(
+    ("call", "part"),
+    [
+        (lambda: bc.SCM(GRAPH, {"a": bc.Linear}), "Write Linear()"),
+        (lambda: bc.Flow(hidden=32), "Write [32]"),
+        (lambda: bc.Flow(layers="affine"), "expected a list of layers"),
+        (lambda: bc.Flow(layers=["afine"]), "Did you mean 'affine'"),
+        (lambda: known().log_prob(known().sample(2).values, of=[]), "number of variables in of"),
+        (lambda: known().fit({}, training=5), "training: expected a"),
+        (lambda: bc.intervene(growing(), {"x1": 0.0, "x2": 0.0}, {"x1": 1.0}, distance="squared"), "expected a Distance"),
+        (lambda: (bc.law("k")(lambda u, p: u), bc.law("k")(lambda u, p: 2 * u)), "the name is taken"),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_named(call, part):
+    with pytest.raises(bc.DeepBCError) as caught:
+        call()
+    assert part in str(caught.value)
+
+
+def test_lone_name_is_a_list_of_one():
+    world = growing().sample(3, seed=0).values
+    assert torch.equal(growing().log_prob(world, of="x2"), growing().log_prob(world, of=["x2"]))

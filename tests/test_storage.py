@@ -206,8 +206,7 @@ def test_link_out_of_the_folder_is_refused(fitted, tmp_path):
 
 def test_replacement_killed_half_way_is_put_back(fitted, tmp_path):
     fitted.save(tmp_path / "model")
-    (tmp_path / "model").rename(tmp_path / ".model.old")
-    (tmp_path / ".model.new").mkdir()
+    (tmp_path / "model").rename(tmp_path / f".model.{'0' * 32}.old")
     assert bc.SCM.load(tmp_path / "model").graph == GRAPH
     fitted.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]

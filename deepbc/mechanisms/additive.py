@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_count
+from deepbc._checks import check_units
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import invert_gaussian, predict_gaussian
-from deepbc.mechanisms.outer import Outer, Scaling
+from deepbc.mechanisms.outer import Inputs, Outer
 from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner
 from deepbc.training import Rows, Train
@@ -37,9 +37,7 @@ class Additive(Mechanism):
 
     def __init__(self, *, hidden: Sequence[int] = (32, 32)) -> None:
         super().__init__()
-        self.hidden = tuple(hidden)
-        for units in self.hidden:
-            check_count(units, "Additive hidden", least=1)
+        self.hidden = check_units(hidden, "Additive hidden")
 
     def settings(self) -> dict[str, Any]:
         return {"hidden": self.hidden}
@@ -47,13 +45,13 @@ class Additive(Mechanism):
     def _build(self, family: Family, generator: Generator) -> None:
         value = family.child.dim
         self.outer = Outer(family.child)
-        self.scaling = Scaling(family.parents_dim)
+        self.inputs = Inputs(family.parents)
         self.network = Conditioner(1, family.parents_dim, value, self.hidden, generator)
         self.log_diagonal = nn.Parameter(torch.zeros(value, dtype=torch.float64))
         self.below = nn.Parameter(torch.zeros(value * (value - 1) // 2, dtype=torch.float64))
 
     def _mean(self, parents: Tensor) -> Tensor:
-        mean: Tensor = self.network(self.scaling.inward(parents), slice(None))
+        mean: Tensor = self.network(self.inputs.inward(parents), slice(None))
 
         return mean.squeeze(-2)
 
@@ -80,9 +78,9 @@ class Additive(Mechanism):
     def _start(self, rows: Rows) -> None:
         """Takes the scales from the data and the linear part from least squares."""
         self.outer.see(rows.x)
-        self.scaling.see(rows.parents)
+        self.inputs.see(rows.parents)
         y, _ = self.outer.inward(rows.x)
-        shift, slope, residual = least_squares(self.scaling.inward(rows.parents), y)
+        shift, slope, residual = least_squares(self.inputs.inward(rows.parents), y)
 
         self.network.bias.copy_(shift)
         self.network.linear.copy_(slope)

@@ -25,9 +25,9 @@ import torch
 from torch import Generator, Tensor, nn
 from zuko.transforms import MonotonicRQSTransform
 
-from deepbc._checks import check_count, check_layers
+from deepbc._checks import check_count, check_layers, check_units
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.mechanisms.outer import Outer, Scaling
+from deepbc.mechanisms.outer import Inputs, Outer
 from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 from deepbc.training import Rows, Train
@@ -68,13 +68,10 @@ class Flow(Mechanism):
         correction: bool | None = None,
     ) -> None:
         super().__init__()
-        self.layers, self.hidden = tuple(layers), tuple(hidden)
+        check_layers(layers, LAYERS, "Flow layers")
+        self.layers, self.hidden = tuple(layers), check_units(hidden, "Flow hidden")
         self.bins, self.correction = bins, correction
-
-        check_layers(self.layers, LAYERS, "Flow layers")
         check_count(bins, "Flow bins", least=2)
-        for units in self.hidden:
-            check_count(units, "Flow hidden", least=1)
 
     def settings(self) -> dict[str, Any]:
         return {"layers": self.layers, "bins": self.bins, "hidden": self.hidden, "correction": self.correction}
@@ -93,13 +90,13 @@ class Flow(Mechanism):
             )
 
         self.outer = Outer(family.child)
-        self.scaling = Scaling(parents)
+        self.inputs = Inputs(family.parents)
         self.backbone = nn.ModuleList(layer(kind) for kind in self.layers)
         self.conditional = layer("conditional spline")
         self.register_buffer("corrected", torch.tensor(self.correction is True))
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        known = self.scaling.inward(parents)
+        known = self.inputs.inward(parents)
         y = u[..., :0]
 
         for k in range(self.value_dim):
@@ -116,7 +113,7 @@ class Flow(Mechanism):
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         z, log_volume = self.outer.inward(x)
-        context = self._context(self.scaling.inward(parents), z)
+        context = self._context(self.inputs.inward(parents), z)
 
         for layer in reversed(self._active()):
             z, log_slope = layer.inward(z, context)
@@ -140,10 +137,10 @@ class Flow(Mechanism):
     @torch.no_grad()
     def _start(self, rows: Rows) -> None:
         """Takes the scales from the data and a first guess of each layer, from the outside inward."""
-        self.scaling.see(rows.parents)
+        self.inputs.see(rows.parents)
         self.outer.see(rows.x)
         z, _ = self.outer.inward(rows.x[:ROWS_FOR_A_START])
-        context = self._context(self.scaling.inward(rows.parents[:ROWS_FOR_A_START]), z)
+        context = self._context(self.inputs.inward(rows.parents[:ROWS_FOR_A_START]), z)
 
         for layer in reversed(self._active()):
             layer.start(z, context)

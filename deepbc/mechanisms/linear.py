@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from deepbc.errors import FitError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import invert_gaussian, predict_gaussian
-from deepbc.mechanisms.outer import Outer, Scaling
+from deepbc.mechanisms.outer import Inputs, Outer
 from deepbc.mechanisms.regression import least_squares
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
@@ -44,13 +44,13 @@ class Linear(Mechanism):
     def _build(self, family: Family, generator: Generator) -> None:
         value, parents = family.child.dim, family.parents_dim
         self.outer = Outer(family.child)
-        self.scaling = Scaling(parents)
+        self.inputs = Inputs(family.parents)
         self.register_buffer("shift", torch.zeros(value, dtype=torch.float64))
         self.register_buffer("slope", torch.zeros(parents, value, dtype=torch.float64))
         self.register_buffer("factor", torch.eye(value, dtype=torch.float64))
 
     def _mean(self, parents: Tensor) -> Tensor:
-        return self.shift + self.scaling.inward(parents) @ self.slope
+        return self.shift + self.inputs.inward(parents) @ self.slope
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         return predict_gaussian(self.outer, self._mean(parents), self.factor, u)
@@ -71,9 +71,9 @@ class Linear(Mechanism):
     def _solve(self, x: Tensor, parents: Tensor) -> None:
         """Solves the least squares on scaled rows, where it is well conditioned."""
         self.outer.see(x)
-        self.scaling.see(parents)
+        self.inputs.see(parents)
         y, _ = self.outer.inward(x)
-        shift, slope, residual = least_squares(self.scaling.inward(parents), y)
+        shift, slope, residual = least_squares(self.inputs.inward(parents), y)
 
         factor, failed = torch.linalg.cholesky_ex(residual.T @ residual / len(y))
         if failed or factor.diagonal().min() < LEAST_SPREAD:

@@ -5,9 +5,10 @@ A law is learned on :math:`y`, which knows no bounds and has mean 0 and variance
 (two). So a predicted value is inside its bounds by construction.
 """
 
-__all__ = ["Outer", "Scaling"]
+__all__ = ["Inputs", "Outer"]
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -95,6 +96,35 @@ class Outer(nn.Module):
 
         # Far out the link rounds to the bound itself, which has no noise; the last number inside has one.
         return x.clamp(*_interior(self.lower, self.upper, x.dtype))
+
+
+class Inputs(nn.Module):
+    """Creates the parents as a learned law sees them: each freed of its own bounds, and scaled.
+
+    A positive parent acts through its logarithm, so that far out the law goes on as a power and not as an exponential.
+
+    Args:
+        parents: The parents, in the order of the graph.
+    """
+
+    def __init__(self, parents: Sequence[Variable]) -> None:
+        super().__init__()
+        self.dims = [parent.dim for parent in parents]
+        self.outers = nn.ModuleList(Outer(parent) for parent in parents)
+
+    def see(self, parents: Tensor) -> None:
+        """Takes the scales from parents of shape `(rows, parents)`."""
+        for outer, part in self._parts(parents):
+            outer.see(part)
+
+    def inward(self, parents: Tensor) -> Tensor:
+        """Computes what the law sees, with shape `(*batch, parents)`."""
+        return torch.cat([parents[..., :0], *(outer.inward(part)[0] for outer, part in self._parts(parents))], dim=-1)
+
+    def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
+        parts = parents.split(self.dims, dim=-1) if self.dims else ()
+
+        return [(outer, part) for outer, part in zip(self.outers, parts, strict=True) if isinstance(outer, Outer)]
 
 
 def _interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, float]:

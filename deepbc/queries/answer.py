@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_finite, pick
+from deepbc._checks import check_finite, check_type, pick
 from deepbc.data import read
 from deepbc.distances import Distance
 from deepbc.errors import DataError
@@ -58,14 +58,14 @@ def answer(
         counterfactual: Counterfactual values and noise, as rows.
         distance: How far two noises are apart.
     """
+    check_type(distance, Distance, "distance")
     distance.check(tuple(scm.graph))
     batch = common_batch(counterfactual[0])
     world = scm.world(*counterfactual)
     before = scm.world(*({name: rows.expand(*batch, -1) for name, rows in part.items()} for part in factual))
     moved = {name: distance.moved(name, counterfactual[1][name], factual[1][name]) for name in scm.graph}
     error = _error(scm, antecedent, counterfactual[1]).double().cpu()
-    everything = [rows.expand(*batch, -1) for part in counterfactual for rows in part.values()]
-    finite = torch.cat(everything, dim=-1).isfinite().all(-1).cpu()
+    possible = _possible(scm, *counterfactual).cpu()
 
     return Counterfactual(
         values=world.values,
@@ -75,7 +75,7 @@ def answer(
         moved={name: each.double().cpu() for name, each in moved.items()},
         distance=torch.stack(list(moved.values())).sum(0).double().cpu(),
         error=error,
-        status=_status(error, finite, scm.dtype),
+        status=_status(error, possible, scm.dtype),
         batch=batch,
     )
 
@@ -94,10 +94,19 @@ def _spread(scm: SCM, name: str) -> Tensor:
     return torch.tensor(scm.variables[name].sd or (1.0,), dtype=torch.float64)
 
 
-def _status(error: Tensor, finite: Tensor, dtype: torch.dtype) -> Any:
+def _possible(scm: SCM, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> Tensor:
+    """Whether a row is a world: every value and noise a number, every value inside its bounds."""
+    rows = [u[name].isfinite().all(-1) for name in scm.graph]
+    for name, variable in scm.variables.items():
+        rows.append((x[name].isfinite() & (x[name] >= variable.lower) & (x[name] <= variable.upper)).all(-1))
+
+    return torch.stack(rows).all(0)
+
+
+def _status(error: Tensor, possible: Tensor, dtype: torch.dtype) -> Any:
     """Gives each row its status; a single row a single one. A NaN is a miss."""
     largest = max(LARGEST_ERROR, 1e3 * torch.finfo(dtype).eps)
-    reached = ((error <= largest) & finite).numpy()
+    reached = ((error <= largest) & possible).numpy()
     status = np.where(reached, np.array(CONVERGED, dtype=object), np.array(UNREACHED, dtype=object))
 
     return status[()]
