@@ -123,11 +123,11 @@ def test_report_tells_what_the_fit_decided():
 
 def test_correction_is_kept_where_it_pays_and_left_out_where_not():
     stream = np.random.default_rng(0)
-    a = stream.normal(size=4000)
+    a = stream.normal(size=2000)
     # Given a, y is skewed one way or the other: no backbone can say that.
-    y = np.sign(a) * stream.exponential(size=4000)
+    y = np.sign(a) * stream.exponential(size=2000)
     scm = bc.SCM(bc.CausalGraph.parse("a -> y; a -> z"), {"a": bc.Linear()})
-    report = scm.fit({"a": a, "y": y, "z": a + stream.normal(size=4000)})
+    report = scm.fit({"a": a, "y": y, "z": a + stream.normal(size=2000)})
     assert report["y"].notes[0].startswith("correction kept")
     assert report["z"].notes[0].startswith("correction left out")
     # The user decides, if he will.

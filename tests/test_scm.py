@@ -369,7 +369,7 @@ def test_seeds_and_counts_may_be_numpy_numbers():
         (lambda: bc.Flow(layers=["afine"]), "Did you mean 'affine'"),
         (lambda: known().log_prob(known().sample(2).values, of=[]), "number of variables in of"),
         (lambda: known().fit({}, training=5), "training: expected a"),
-        (lambda: bc.intervene(growing(), {"x1": 0.0, "x2": 0.0}, {"x1": 1.0}, distance="squared"), "expected a Distance"),
+        (lambda: bc.intervene(growing(), {"x1": 0.0, "x2": 0.0}, {"x1": 1.0}, distance="near"), "expected a Distance"),
         (lambda: (bc.law("k")(lambda u, p: u), bc.law("k")(lambda u, p: 2 * u)), "the name is taken"),
     ],
 )  # fmt: skip
