@@ -33,6 +33,9 @@ from deepbc.training import Loop, Rows, Training
 from deepbc.variables import OPEN, Family, Variable, flatten, unflatten
 
 LARGEST_TIE = 0.02
+# Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
+# (Kolmogorov's law), or where the logarithm of its standard deviation is.
+LARGEST_GAP, RARE_GAP, LARGEST_LOG_SPREAD = 0.05, 1.95, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,7 @@ class _Work:
             rows=len(split.held_x),
             curves=loop.curves,
             seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
-            notes=(*outcome.notes, *_ties(self.rows[name])),
+            notes=(*outcome.notes, *_ties(self.rows[name]), *_misfit(fresh, split)),
         )
 
         return fresh, entry
@@ -224,3 +227,21 @@ def _ties(rows: Tensor) -> tuple[str, ...]:
         return ()
 
     return (f"{share:.0%} of the rows share the value {values[most].item():g}: its density there is a spike",)
+
+
+def _misfit(mechanism: Mechanism, split: Rows) -> tuple[str, ...]:
+    """Remarks on held-out noise that is not standard normal, as the laws of a model take it to be."""
+    if mechanism.given or not mechanism.exact:
+        return ()
+
+    u = mechanism.abduct(split.held_x, split.held_parents)
+    places = (torch.arange(len(u), device=u.device) + 0.5)[:, None] / len(u)
+    gap = (torch.special.ndtr(u.sort(0).values) - places).abs().amax().item() + 0.5 / len(u)
+    spread = max(u.std(0, correction=0).tolist(), key=lambda sd: abs(math.log(max(sd, 1e-300))))
+    if gap < max(LARGEST_GAP, RARE_GAP / math.sqrt(len(u))) and abs(math.log(spread)) < LARGEST_LOG_SPREAD:
+        return ()
+
+    return (
+        f"held-out noise is not standard normal (standard deviation {spread:.2g}, largest gap of the distribution "
+        f"functions {gap:.2f}): declare bounds, transform the column or choose a richer mechanism",
+    )

@@ -369,3 +369,48 @@ def test_first_fit_of_some_variables_binds_the_given_laws():
     scm.fit({"a": np.random.default_rng(0).normal(size=50)}, only=["a"])
     assert scm.fitted
     assert scm.sample(3).values["y"].shape == (3,)
+
+
+def rows_of_two(effect, rows=500) -> dict[str, np.ndarray]:
+    """Draws a cause `a` and its effect `b = effect(a, e)` from standard normal noise."""
+    a, e = np.random.default_rng(0).normal(size=(2, rows))
+    return {"a": a, "b": effect(a, e)}
+
+
+@pytest.mark.parametrize("mechanism", [bc.Linear(), bc.Additive(), bc.Flow()], ids=repr)
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-6])
+def test_small_noise_is_learned_as_well_as_large(mechanism, spread):
+    data = rows_of_two(lambda a, e: 3 * a + spread * e)
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": mechanism})
+    report = scm.fit(data)
+    assert report["b"].nll == pytest.approx(stats.norm(0, spread).entropy(), abs=0.15)
+    assert scm.abduct(data)["b"].std().item() == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("mechanism", [bc.Linear(), bc.Additive(), bc.Flow()], ids=repr)
+def test_exact_function_of_the_parents_is_refused(mechanism):
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": mechanism})
+    with pytest.raises(bc.FitError, match=r"'b'.*no noise is left.*Predictor"):
+        scm.fit(rows_of_two(lambda a, e: 3 * a + 1))
+
+
+@pytest.mark.parametrize(
+    "effect", [lambda a, e: a + e > 0, lambda a, e: np.exp(3 * e), lambda a, e: np.where(e > 2, 1e6, e)]
+)
+def test_flow_is_no_worse_than_the_linear_law_and_says_what_it_cannot_fit(effect):
+    data = rows_of_two(lambda a, e: effect(a, e).astype(float))
+    reports = {}
+    for mechanism in (bc.Linear(), bc.Flow()):
+        scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": mechanism})
+        reports[type(mechanism)] = scm.fit(data, training=bc.Training(epochs=30))
+    assert reports[bc.Flow]["b"].nll < reports[bc.Linear]["b"].nll + 0.05
+    assert "not standard normal" in "; ".join(reports[bc.Flow]["b"].notes)
+
+
+def test_flow_that_a_linear_law_beats_gives_way_to_it():
+    # Steps far too long to end near the start.
+    report = bc.SCM(bc.CausalGraph.parse("a -> b")).fit(
+        rows_of_two(lambda a, e: a + 1e-3 * e), training=bc.Training(epochs=1, learning_rate=0.1, pull=0)
+    )
+    assert "a linear law with Gaussian noise is kept" in "; ".join(report["b"].notes)
+    assert report["b"].nll == pytest.approx(stats.norm(0, 1e-3).entropy(), abs=0.15)

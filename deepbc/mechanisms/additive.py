@@ -16,9 +16,8 @@ from torch import Generator, Tensor, nn
 
 from deepbc._checks import check_units
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.mechanisms.gaussian import invert_gaussian, predict_gaussian
+from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
 from deepbc.mechanisms.outer import Inputs, Outer
-from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
@@ -35,6 +34,10 @@ class Additive(Mechanism):
         Additive(hidden=(16,))
     """
 
+    shift: Tensor
+    slope: Tensor
+    factor: Tensor
+
     def __init__(self, *, hidden: Sequence[int] = (32, 32)) -> None:
         super().__init__()
         self.hidden = check_units(hidden, "Additive hidden")
@@ -49,16 +52,21 @@ class Additive(Mechanism):
         self.network = Conditioner(1, family.parents_dim, value, self.hidden, generator)
         self.log_diagonal = nn.Parameter(torch.zeros(value, dtype=torch.float64))
         self.below = nn.Parameter(torch.zeros(value * (value - 1) // 2, dtype=torch.float64))
+        self.register_buffer("shift", torch.zeros(value, dtype=torch.float64))
+        self.register_buffer("slope", torch.zeros(family.parents_dim, value, dtype=torch.float64))
+        self.register_buffer("factor", torch.eye(value, dtype=torch.float64))
 
     def _mean(self, parents: Tensor) -> Tensor:
-        mean: Tensor = self.network(self.inputs.inward(parents), slice(None))
+        """Least squares, and what the network adds in units of its residuals."""
+        known = self.inputs.inward(parents)
+        added: Tensor = self.network(known, slice(None)).squeeze(-2)
 
-        return mean.squeeze(-2)
+        return self.shift + known @ self.slope + added @ self.factor.T
 
     def _factor(self) -> Tensor:
         rows, columns = torch.tril_indices(self.value_dim, self.value_dim, -1, device=self.below.device)
 
-        return self.log_diagonal.exp().diag().index_put((rows, columns), self.below)
+        return self.factor @ self.log_diagonal.exp().diag().index_put((rows, columns), self.below)
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         return predict_gaussian(self.outer, self._mean(parents), self._factor(), u)
@@ -80,8 +88,8 @@ class Additive(Mechanism):
         self.outer.see(rows.x)
         self.inputs.see(rows.parents)
         y, _ = self.outer.inward(rows.x)
-        shift, slope, residual = least_squares(self.inputs.inward(rows.parents), y)
+        shift, slope, factor = fit_gaussian(self.inputs.inward(rows.parents), y, self._bound().child.name)
 
-        self.network.bias.copy_(shift)
-        self.network.linear.copy_(slope)
-        self.log_diagonal.copy_(residual.std(0, correction=0).clamp_min(1e-3).log())
+        self.shift.copy_(shift)
+        self.slope.copy_(slope)
+        self.factor.copy_(factor)

@@ -27,6 +27,7 @@ from zuko.transforms import MonotonicRQSTransform
 
 from deepbc._checks import check_count, check_layers, check_units
 from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.outer import Inputs, Outer
 from deepbc.mechanisms.regression import least_squares
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
@@ -37,7 +38,8 @@ LAYERS = ("affine", "spline", "conditional spline")
 LARGEST_LOG_SCALE = 7.0
 BOX = 5.0
 LEAST_SLOPE = 1e-3
-# A correction must gain so many nats and, by the one-standard-error rule (Breiman et al., 1984), more than its error.
+# One law replaces another if it gains so many nats and, by the one-standard-error rule (Breiman et al., 1984), more
+# than its error.
 LEAST_GAIN = 0.01
 ROWS_FOR_A_START = 100_000
 
@@ -134,23 +136,11 @@ class Flow(Mechanism):
     def _state(self) -> dict[str, Tensor]:
         return {key: value.clone() for key, value in self.state_dict().items()}
 
-    @torch.no_grad()
-    def _start(self, rows: Rows) -> None:
-        """Takes the scales from the data and a first guess of each layer, from the outside inward."""
-        self.inputs.see(rows.parents)
-        self.outer.see(rows.x)
-        z, _ = self.outer.inward(rows.x[:ROWS_FOR_A_START])
-        context = self._context(self.inputs.inward(rows.parents[:ROWS_FOR_A_START]), z)
-
-        for layer in reversed(self._active()):
-            layer.start(z, context)
-            z, _ = layer.inward(z, context)
-
     def _fit(self, rows: Rows, train: Train) -> Outcome:
-        self._start(rows)
+        gaussian = self._start(rows)
 
         if self.correction is not None or self.parents_dim + self.value_dim == 1:
-            return Outcome(train(self, "flow"))
+            return self._checked(Outcome(train(self, "flow")), gaussian, rows)
 
         # Both start from the data alone: a correction that starts from the trained backbone inherits its poor optima.
         start = self._state()
@@ -159,14 +149,58 @@ class Flow(Mechanism):
         self.corrected.fill_(True)
         corrected = train(self, "correction")
 
-        gain = backbone - corrected
-        error = gain.std() / math.sqrt(len(gain))
-        pays = bool(gain.mean() > max(LEAST_GAIN, error.item()))
-        note = f"correction {'kept' if pays else 'left out'}: held-out gain {gain.mean():.4f} ± {error:.4f} nats"
+        gain, error = _gain(backbone, corrected)
+        pays = gain > max(LEAST_GAIN, error)
+        note = f"correction {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
         if not pays:
             self.load_state_dict(kept)
 
-        return Outcome(corrected if pays else backbone, (note,))
+        return self._checked(Outcome(corrected if pays else backbone, (note,)), gaussian, rows)
+
+    @torch.no_grad()
+    def _start(self, rows: Rows) -> dict[str, Tensor]:
+        """Takes scales and first weights from the data; returns the weights of the linear law with Gaussian noise."""
+        self.inputs.see(rows.parents)
+        self.outer.see(rows.x)
+        x, parents = rows.x[:ROWS_FOR_A_START], rows.parents[:ROWS_FOR_A_START]
+        fit_gaussian(self.inputs.inward(parents), self.outer.inward(x)[0], self._bound().child.name)
+
+        losses, states = [], []
+        for straight in (True, False):
+            z, _ = self.outer.inward(x)
+            context = self._context(self.inputs.inward(parents), z)
+            for layer in reversed(self._active()):
+                layer.start(z, context, straight=straight)
+                z, _ = layer.inward(z, context)
+            losses.append(self.loss(x, parents).mean().item())
+            states.append(self._state())
+
+        # A spline through the quantiles is the better start unless the law is nearly linear, which it would bend.
+        self.load_state_dict(states[0] if losses[0] < losses[1] else states[1])
+
+        return states[0]
+
+    @torch.no_grad()
+    def _checked(self, outcome: Outcome, gaussian: dict[str, Tensor], rows: Rows) -> Outcome:
+        """Falls back on the linear law with Gaussian noise where that scores clearly better on the held-out rows."""
+        trained = self._state()
+        self.load_state_dict(gaussian)
+        held_out = self.loss(rows.held_x, rows.held_parents)
+        gain, error = _gain(held_out, outcome.held_out)
+        if gain >= -max(LEAST_GAIN, error):
+            self.load_state_dict(trained)
+            return outcome
+
+        note = f"a linear law with Gaussian noise is kept: held-out gain of the flow {gain:.4f} ± {error:.4f} nats"
+
+        return Outcome(held_out, (*outcome.notes, note))
+
+
+def _gain(before: Tensor, after: Tensor) -> tuple[float, float]:
+    """The mean fall of the losses of rows, and its standard error."""
+    gain = before - after
+
+    return gain.mean().item(), gain.std().item() / math.sqrt(len(gain))
 
 
 class _Layer(nn.Module, ABC):
@@ -181,21 +215,31 @@ class _Layer(nn.Module, ABC):
         """Maps all components toward the noise, with the logarithm of the slope."""
 
     @abstractmethod
-    def start(self, z: Tensor, context: Tensor) -> None:
-        """Takes a first guess of the weights from rows as they come in from the outside."""
+    def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
+        """Takes a first guess of the weights from rows as they come in from the outside; a straight one is affine."""
 
 
 class _Affine(_Layer):
-    """The conditional scale and shift, `m + s u`."""
+    """The conditional scale and shift, `m + s u`: least squares, and a network in units of the residuals."""
+
+    shift: Tensor
+    slope: Tensor
+    log_spread: Tensor
 
     def __init__(self, parameters: Conditioner) -> None:
         super().__init__()
+        components, inputs = parameters.mask.shape
         self.parameters_of = parameters
+        self.register_buffer("shift", torch.zeros(components, dtype=torch.float64))
+        self.register_buffer("slope", torch.zeros(components, inputs, dtype=torch.float64))
+        self.register_buffer("log_spread", torch.zeros(components, dtype=torch.float64))
 
     def _shift_and_log_scale(self, context: Tensor, components: slice) -> tuple[Tensor, Tensor]:
-        shift, log_scale = self.parameters_of(context, components).unbind(-1)
+        added, widened = self.parameters_of(context, components).unbind(-1)
+        log_spread = self.log_spread[components]
+        shift = self.shift[components] + context @ self.slope[components].T + log_spread.exp() * added
         # Bounded, so that parents far out can neither overflow the scale nor take it to zero.
-        return shift, LARGEST_LOG_SCALE * torch.tanh(log_scale / LARGEST_LOG_SCALE)
+        return shift, log_spread + LARGEST_LOG_SCALE * torch.tanh(widened / LARGEST_LOG_SCALE)
 
     def outward(self, z: Tensor, context: Tensor, components: slice) -> Tensor:
         shift, log_scale = self._shift_and_log_scale(context, components)
@@ -207,15 +251,13 @@ class _Affine(_Layer):
 
         return (z - shift) * (-log_scale).exp(), -log_scale
 
-    def start(self, z: Tensor, context: Tensor) -> None:
+    def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
         """Least squares of each component on what it may see, and the spread of what remains."""
-        mask = self.parameters_of.mask
-        for k in range(z.shape[-1]):
-            shift, slope, residual = least_squares(context * mask[k], z[:, k : k + 1])
-            spread = residual.std(correction=0).clamp_min(math.exp(-LARGEST_LOG_SCALE / 2))
-            self.parameters_of.bias[k, 0] = shift[0]
-            self.parameters_of.linear[k, :, 0] = slope[:, 0]
-            self.parameters_of.bias[k, 1] = spread.log()
+        for k, mask in enumerate(self.parameters_of.mask):
+            shift, slope, residual = least_squares(context * mask, z[:, k : k + 1])
+            self.shift[k] = shift[0]
+            self.slope[k] = slope[:, 0] * mask
+            self.log_spread[k] = residual.std(correction=0).log()
 
 
 class _Spline(_Layer):
@@ -241,8 +283,12 @@ class _Spline(_Layer):
 
         return inside, log_slope
 
-    def start(self, z: Tensor, context: Tensor) -> None:
-        """Maps quantiles of the rows to those of the standard normal."""
+    def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
+        """Maps quantiles of the rows to those of the standard normal, or is the identity."""
+        if straight:
+            self._place(self.normal.expand(len(self.parameters_of.bias), -1))
+            return
+
         places = (torch.special.ndtr(self.normal) * (len(z) - 1)).round().long()
         self._place(z.sort(0).values[places].T)
 

@@ -13,15 +13,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from deepbc.errors import FitError
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.mechanisms.gaussian import invert_gaussian, predict_gaussian
+from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
 from deepbc.mechanisms.outer import Inputs, Outer
-from deepbc.mechanisms.regression import least_squares
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
-
-LEAST_SPREAD = 1e-9
 
 
 class Linear(Mechanism):
@@ -73,14 +69,7 @@ class Linear(Mechanism):
         self.outer.see(x)
         self.inputs.see(parents)
         y, _ = self.outer.inward(x)
-        shift, slope, residual = least_squares(self.inputs.inward(parents), y)
-
-        factor, failed = torch.linalg.cholesky_ex(residual.T @ residual / len(y))
-        if failed or factor.diagonal().min() < LEAST_SPREAD:
-            raise FitError(
-                f"Variable {self._bound().child.name!r}: it is an exact linear function of its parents or of its own "
-                f"components, so no noise is left. Model it as a Predictor, or take it out of the graph."
-            )
+        shift, slope, factor = fit_gaussian(self.inputs.inward(parents), y, self._bound().child.name)
 
         self.shift.copy_(shift)
         self.slope.copy_(slope)
