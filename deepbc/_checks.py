@@ -53,11 +53,13 @@ NUMBERS = (int, float, np.integer, np.floating)
 
 
 def fail_graph(message: str) -> NoReturn:
-    raise GraphError(f"{message}.")
+    raise GraphError(message)
 
 
 def fail_cycle(cycle: Iterable[str]) -> NoReturn:
-    fail_graph(f"The graph has a cycle: {' -> '.join(cycle)}. Causes must come before effects; remove one of its edges")
+    fail_graph(
+        f"The graph has a cycle: {' -> '.join(cycle)}. Causes must come before effects; remove one of its edges."
+    )
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -241,7 +243,7 @@ def check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> Non
     for layer in layers:
         if layer not in known:
             raise SettingError(
-                f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known)}"
+                f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known) + '.'}"
             )
 
 

@@ -21,6 +21,9 @@ from typing import Any, Self
 
 from deepbc._checks import fail_cycle, fail_graph, near, pick
 
+# Signs that, in text, are an arrow of another kind or a comment.
+NOT_IN_TEXT = frozenset("<>=#→←")
+
 
 class CausalGraph:
     r"""Creates an immutable causal graph from the parents of each variable.
@@ -44,9 +47,9 @@ class CausalGraph:
 
     def __init__(self, parents: Mapping[str, Iterable[str]]) -> None:
         if not isinstance(parents, Mapping):
-            fail_graph(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}")
+            fail_graph(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}.")
         if not parents:
-            fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []})")
+            fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []}).")
 
         self._parents = {name: _names(name, listed) for name, listed in parents.items()}
 
@@ -67,11 +70,14 @@ class CausalGraph:
 
         Args:
             text: For example `"a, b -> c; c -> d; e"`. A chain `"a -> b -> c"` and a lone name are statements too.
+                A name with a sign that could be an arrow or a comment needs the constructor.
 
         Example:
             >>> CausalGraph.parse("a, b -> c -> d").edges
             (('a', 'c'), ('b', 'c'), ('c', 'd'))
         """
+        if not isinstance(text, str):
+            fail_graph(f"parse: expected text such as 'a -> b', got {type(text).__name__}.")
         parents: dict[str, list[str]] = {}
 
         for statement in filter(None, map(str.strip, re.split(r"[;\n]", text))):
@@ -88,9 +94,11 @@ class CausalGraph:
     def from_networkx(cls, graph: Any) -> Self:
         r"""Reads a graph from a `networkx.DiGraph`, whose nodes become names by `str`."""
         if not graph.is_directed():
-            fail_graph("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph")
+            fail_graph("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph.")
 
         parents: dict[str, list[str]] = {str(node): [] for node in graph.nodes}
+        if len(parents) < len(graph):
+            fail_graph("from_networkx: two nodes have one name, as 1 and '1' do. Rename one.")
         for cause, effect in graph.edges():
             parents[str(effect)].append(str(cause))
 
@@ -175,11 +183,13 @@ class CausalGraph:
 
 def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(name, str) or not name.strip():
-        fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}")
+        fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}.")
+    if any("\ud800" <= sign <= "\udfff" for sign in name):
+        fail_graph(f"Variable {name!r}: expected a name that can be written as UTF-8, got half a sign. Rename it.")
     if not isinstance(listed, Iterable):
-        fail_graph(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write []")
+        fail_graph(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write [].")
     if isinstance(listed, str):
-        fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}]")
+        fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}].")
 
     return tuple(listed)
 
@@ -187,11 +197,11 @@ def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
 def _check_parents(name: str, listed: tuple[str, ...], known: Mapping[str, tuple[str, ...]]) -> None:
     for i, parent in enumerate(listed):
         if parent == name:
-            fail_graph(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop")
+            fail_graph(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop.")
         if parent in listed[:i]:
-            fail_graph(f"The edge {parent} -> {name} is given twice. Remove one")
+            fail_graph(f"The edge {parent} -> {name} is given twice. Remove one.")
         if parent not in known:
-            hint = near(parent, known) or f"Add {parent!r}: [] to the graph"
+            hint = near(parent, known) or f"Add {parent!r}: [] to the graph."
             fail_graph(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
 
 
@@ -236,6 +246,9 @@ def _split_names(group: str, statement: str) -> list[str]:
     names = [name.strip() for name in group.split(",")]
 
     if not all(names):
-        fail_graph(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'")
+        fail_graph(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'.")
+    for name in names:
+        if set(name) & NOT_IN_TEXT or name.startswith("-") or name.endswith("-"):
+            fail_graph(f"Cannot read the statement {statement!r}: {name!r} is no name. Write 'a -> b'.")
 
     return names

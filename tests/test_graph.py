@@ -26,6 +26,11 @@ def test_chain_and_lines_are_statements():
     assert list(CausalGraph.parse("New Jumbles Rock -> p44/42")) == ["New Jumbles Rock", "p44/42"]
 
 
+def test_names_of_a_mapping_are_free():
+    assert list(CausalGraph({"#items": [], "p<0.05\n\xa0": ["#items"]})) == ["#items", "p<0.05\n\xa0"]
+    assert list(CausalGraph.parse("x-ray -> t-cell")) == ["x-ray", "t-cell"]
+
+
 def test_relations_of_a_small_graph():
     graph = CausalGraph.parse(TEXT)
     assert graph.parents("c") == ("a", "b")
@@ -75,6 +80,14 @@ def test_graph_cannot_be_changed():
         (lambda: CausalGraph({3: []}), GraphError, "got 3"),
         (lambda: CausalGraph.parse("a, -> b"), GraphError, "a name is missing"),
         (lambda: CausalGraph.parse("a -> "), GraphError, "a name is missing"),
+        (lambda: CausalGraph.parse("a --> b"), GraphError, "'a -' is no name. Write 'a -> b'."),
+        (lambda: CausalGraph.parse("a -> b; b <- c"), GraphError, "Cannot read the statement 'b <- c'"),
+        (lambda: CausalGraph.parse("a => b"), GraphError, "'a => b' is no name"),
+        (lambda: CausalGraph.parse("a → b"), GraphError, "'a → b' is no name"),
+        (lambda: CausalGraph.parse("# who listens to whom\na -> b"), GraphError, "'# who listens to whom' is no name"),
+        (lambda: CausalGraph.parse(None), GraphError, "parse: expected text such as 'a -> b', got NoneType."),
+        (lambda: CausalGraph({"a\ud800": []}), GraphError, "'a\\ud800': expected a name that can be written as UTF-8"),
+        (lambda: CausalGraph.from_networkx(nx.DiGraph([(1, "1")])), GraphError, "two nodes have one name"),
         (lambda: CausalGraph.from_networkx(nx.Graph([("a", "b")])), GraphError, "DiGraph"),
         (lambda: CausalGraph.parse("thickness -> b").parents("thicknes"), UnknownNameError, "Did you mean 'thickness'"),
         (lambda: CausalGraph.parse("a -> b").ancestors("q"), UnknownNameError, "Known are: 'a', 'b'"),
@@ -84,6 +97,8 @@ def test_bad_graphs_say_what_is_wrong(make, error, part):
     with pytest.raises(error) as caught:
         make()
     assert part in str(caught.value)
+    assert str(caught.value).endswith((".", "?"))
+    assert not str(caught.value).endswith(("..", "?."))
 
 
 @given(st.data())
