@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from deepbc.errors import FitError
+from deepbc.errors import FitError, StorageError
 from deepbc.storage import folder_exists, read_folder, write_folder
 
 KIND = "checkpoint"
@@ -35,6 +35,8 @@ class Checkpoint:
 
         if self._folder is not None and folder_exists(self._folder, KIND):
             content, self._tensors = read_folder(self._folder, KIND)
+            if not _complete(content):
+                raise StorageError(f"{folder}: is not a checkpoint of ours. Remove it to start anew.")
             if content["fit"] != fit:
                 raise FitError(
                     f"checkpoint {str(self._folder)!r}: it belongs to another fit (other data, graph, mechanisms, "
@@ -61,6 +63,14 @@ class Checkpoint:
         self._tensors |= {f"{stage}/{key}": value.detach().clone() for key, value in tensors.items()}
         if self._writes:
             write_folder(self._folder, KIND, {"fit": self._fit, "stages": self._numbers}, self._tensors)
+
+
+def _complete(content: Any) -> bool:
+    """Whether a manifest's content says what `Checkpoint.save` writes."""
+    if not isinstance(content, dict) or content.keys() != {"fit", "stages"}:
+        return False
+
+    return isinstance(content["stages"], dict) and all(isinstance(each, dict) for each in content["stages"].values())
 
 
 def fingerprint(settings: Any, tensors: Iterable[Tensor]) -> str:

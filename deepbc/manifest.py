@@ -125,4 +125,8 @@ def _load_weights(mechanisms: Mapping[str, Mechanism], tensors: Mapping[str, Ten
         raise StorageError(f"{where}: the weights are not those of the manifest's mechanisms; {odd!r} differs.")
 
     for name, mechanism in mechanisms.items():
+        for key in states[name]:
+            # A module that people give may hold infinities, such as a mask.
+            if not mechanism.given and not tensors[f"{name}/{key}"].isfinite().all():
+                raise StorageError(f"{where}: the weights {key!r} of {name!r} are not finite. Fit the model again.")
         mechanism.load_state_dict({key: tensors[f"{name}/{key}"] for key in states[name]})

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -32,7 +33,7 @@ MANIFEST, WEIGHTS = "manifest.json", "weights.safetensors"
 def write_folder(
     folder: str | os.PathLike[str], kind: str, content: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Writes a folder of the given kind; an older folder of ours under that name is replaced.
+    """Writes a folder of the given kind; an older folder of ours under that name, or an empty one, is replaced.
 
     Args:
         folder: The folder's path.
@@ -40,14 +41,17 @@ def write_folder(
         content: What goes into the manifest; JSON.
         tensors: What goes into the weights.
     """
-    folder = Path(os.path.realpath(folder))
-    if folder.exists() and not _replaceable(folder, kind):
+    folder = _path(folder)
+    if not _vacant(folder) and not _replaceable(folder, kind):
         raise StorageError(
-            f"{folder}: expected no such path or an older {kind} of ours, got something else. "
+            f"{folder}: expected no such path, an empty folder or an older {kind} of ours, got something else. "
             "Choose another name or remove it."
         )
 
-    weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    # Clones, because safetensors takes no two tensors that share memory, as tied weights do.
+    weights = save_tensors(
+        {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    )
     manifest = {
         "format": FORMAT,
         "kind": kind,
@@ -70,7 +74,7 @@ def write_folder(
 
 def folder_exists(folder: str | os.PathLike[str], kind: str) -> bool:
     """Whether there is anything at that path, or an older folder whose replacement was interrupted."""
-    return _standing(folder, kind).exists()
+    return not _vacant(_standing(folder, kind))
 
 
 def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -102,17 +106,22 @@ def read_folder(folder: str | os.PathLike[str], kind: str) -> tuple[dict[str, An
 
 def _manifest(folder: Path, kind: str) -> dict[str, Any]:
     if not folder.is_dir():
-        raise StorageError(f"{folder}: no such folder. Give the path that was saved to.")
+        came = "is a file, not a folder" if folder.exists() else "no such folder"
+        raise StorageError(f"{folder}: {came}. Give the folder of a {kind}.")
+    if not (folder / MANIFEST).exists():
+        raise StorageError(f"{folder}: holds no {MANIFEST}, so it is no {kind} of ours. Give another folder.")
+    text = _read(folder / MANIFEST)
     try:
-        manifest = json.loads(_read(folder / MANIFEST), parse_constant=_refuse)
-    except ValueError as error:
+        manifest = json.loads(text, parse_constant=_refuse)
+        _canonical(manifest)
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{folder / MANIFEST}: is not JSON ({error}): it was truncated or is not ours.") from error
 
     if not isinstance(manifest, dict) or not {"format", "kind", "content", "checksums"} <= manifest.keys():
         raise StorageError(f"{folder / MANIFEST}: is not a deepbc manifest.")
-    if not isinstance(manifest["format"], int) or manifest["format"] > FORMAT:
+    if type(manifest["format"]) is not int or not 1 <= manifest["format"] <= FORMAT:
         raise StorageError(
-            f"{folder}: has format {manifest['format']!r}, this deepbc reads up to {FORMAT}. Update deepbc."
+            f"{folder}: has format {manifest['format']!r}, this deepbc reads 1 to {FORMAT}. Update deepbc."
         )
     if manifest["kind"] != kind:
         raise StorageError(f"{folder}: expected a {kind}, got a {manifest['kind']!r}.")
@@ -162,23 +171,44 @@ def _left_behind(folder: Path) -> list[Path]:
 
 def _standing(folder: str | os.PathLike[str], kind: str) -> Path:
     """Follows links to the folder itself, or to the old one where its replacement was killed half way."""
-    folder = Path(os.path.realpath(folder))
+    folder = _path(folder)
     if folder.exists():
         return folder
 
     return next((old for old in _left_behind(folder) if _replaceable(old, kind)), folder)
 
 
+def _path(folder: str | os.PathLike[str]) -> Path:
+    """Follows links to the path itself."""
+    try:
+        path = Path(os.path.realpath(folder))
+        path.exists()
+    except (OSError, TypeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StorageError(f"{folder!r}: expected the path of a folder ({reason}). Choose another.") from error
+
+    return path
+
+
+def _vacant(folder: Path) -> bool:
+    """Whether nothing is there, or an empty folder."""
+    try:
+        return not any(folder.iterdir())
+    except OSError:
+        return not folder.exists()
+
+
 def _replaceable(folder: Path, kind: str) -> bool:
     """Whether the folder holds what we wrote, of that kind, and nothing else."""
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {MANIFEST, WEIGHTS}:
-        return False
     try:
+        names = {path.name for path in folder.iterdir()}
         manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
 
-    return isinstance(manifest, dict) and manifest.get("kind") == kind and "checksums" in manifest
+    ours = isinstance(manifest, dict) and manifest.get("kind") == kind and "checksums" in manifest
+
+    return ours and names <= {MANIFEST, WEIGHTS}
 
 
 def _refuse(constant: str) -> None:

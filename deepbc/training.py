@@ -9,7 +9,7 @@ __all__ = ["Learner", "Loop", "Rows", "Train", "Training"]
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -212,11 +212,18 @@ class Loop:
             return Run(), adam.weights.clone()
 
         numbers, tensors = kept
+        state = {**adam.state(), "best_weights": adam.weights.clone()}
+        if numbers.keys() != {*asdict(Run()), "steps"} or _shapes(tensors) != _shapes(state):
+            raise FitError(
+                f"Variable {self.name!r}: the checkpoint does not hold the state of its stage {stage!r}. Remove the "
+                f"folder to start anew."
+            )
+
         adam.steps = numbers.pop("steps")
-        for key, tensor in adam.state().items():
+        for key, tensor in state.items():
             tensor.copy_(tensors[key])
 
-        return Run(**numbers), tensors["best_weights"].to(adam.weights)
+        return Run(**numbers), state["best_weights"]
 
     def _save(self, adam: Adam, run: Run, best_weights: Tensor, stage: str) -> None:
         numbers = {**asdict(run), "steps": adam.steps}
@@ -224,3 +231,7 @@ class Loop:
 
     def _key(self, stage: str) -> str:
         return f"{self.name}/{stage}"
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(tensor.shape) for key, tensor in tensors.items()}

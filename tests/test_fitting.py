@@ -15,6 +15,7 @@ from scipy import stats
 import deepbc as bc
 from deepbc.recipes import morphomnist
 from deepbc.seeds import generator
+from deepbc.storage import read_folder, write_folder
 
 GRAPH = bc.CausalGraph.parse("thickness -> intensity")
 QUICK = bc.Training(epochs=4)
@@ -269,6 +270,48 @@ def test_checkpoint_of_another_fit_is_refused(tmp_path):
     ):
         with pytest.raises(bc.FitError, match="belongs to another fit"):
             call()
+
+
+def test_checkpoint_fills_an_empty_folder(tmp_path):
+    bc.SCM(GRAPH).fit(table(), training=QUICK, checkpoint=tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["manifest.json", "weights.safetensors"]
+
+
+def without(key):
+    return lambda content, tensors: content["stages"]["thickness/flow"].pop(key)
+
+
+def reshaped(content, tensors):
+    tensors["thickness/flow/weights"] = tensors["thickness/flow/weights"][:1]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "part"),
+    [
+        (lambda content, tensors: content.pop("fit"), bc.StorageError, "is not a checkpoint of ours"),
+        (lambda content, tensors: content.update(stages=[1]), bc.StorageError, "is not a checkpoint of ours"),
+        (without("epoch"), bc.FitError, "'thickness': the checkpoint does not hold the state of its stage 'flow'"),
+        (without("steps"), bc.FitError, "Remove the folder to start anew"),
+        (reshaped, bc.FitError, "does not hold the state"),
+    ],
+)
+def test_malformed_checkpoint_is_refused(tmp_path, change, error, part):
+    scm = bc.SCM(bc.CausalGraph({"thickness": []}))
+    scm.fit(table()[["thickness"]], training=QUICK, checkpoint=tmp_path / "c")
+    content, tensors = read_folder(tmp_path / "c", "checkpoint")
+    change(content, tensors)
+    write_folder(tmp_path / "c", "checkpoint", content, tensors)
+    with pytest.raises(error) as caught:
+        scm.fit(table()[["thickness"]], training=QUICK, checkpoint=tmp_path / "c")
+    assert part in str(caught.value)
+
+
+def test_checkpoint_that_is_no_folder_of_ours_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(bc.StorageError, match=r"is a file, not a folder. Give the folder of a checkpoint"):
+        bc.SCM(GRAPH).fit(table(), checkpoint=tmp_path / "file")
+    with pytest.raises(bc.StorageError, match=r"holds no manifest.json, so it is no checkpoint of ours"):
+        bc.SCM(GRAPH).fit(table(), checkpoint=tmp_path)
 
 
 KILLED = """

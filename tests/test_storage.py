@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from laws import identity
+from safetensors.torch import load_file, save_file
 
 import deepbc as bc
 from deepbc.recipes import morphomnist
@@ -39,6 +40,16 @@ def rewrite(folder, change):
     manifest = json.loads((folder / MANIFEST).read_text())
     change(manifest["content"])
     manifest["checksums"]["content"] = _checksum(_canonical(manifest["content"]))
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+def reweigh(folder, key, value):
+    """Fills one tensor of the weights with a value and mends the checksum."""
+    tensors = load_file(folder / WEIGHTS)
+    tensors[key].fill_(value)
+    save_file(tensors, folder / WEIGHTS)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest["checksums"][WEIGHTS] = _checksum((folder / WEIGHTS).read_bytes())
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
@@ -99,6 +110,20 @@ def test_saving_never_replaces_something_else(fitted, tmp_path):
     assert (tmp_path / "thesis" / "chapter.tex").read_text() == "all I have"
 
 
+def test_saving_fills_an_empty_folder(fitted, tmp_path):
+    (tmp_path / "model").mkdir()
+    fitted.save(tmp_path / "model")
+    assert bc.SCM.load(tmp_path / "model").graph == GRAPH
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("folder", ["/", "y" * 300, "a\0b", 3])
+def test_path_that_cannot_be_is_refused(fitted, folder):
+    for call in (fitted.save, bc.SCM.load):
+        with pytest.raises(bc.StorageError):
+            call(folder)
+
+
 def test_a_save_that_fails_leaves_the_old_model(fitted, tmp_path, monkeypatch):
     fitted.save(tmp_path / "model")
 
@@ -133,6 +158,17 @@ def test_module_behind_a_predictor_keeps_its_weights(tmp_path):
     assert loaded.predict({"thickness": 0.3})["score"] == expected
 
 
+def test_module_with_tied_weights_and_a_mask_is_saved(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1))
+    net[1].weight = net[0].weight
+    net.register_buffer("mask", torch.tensor([-math.inf]))
+    laws = {"thickness": morphomnist.truth().mechanisms["thickness"], "score": bc.Predictor(bc.law("tests.tied")(net))}
+    scm = bc.SCM(bc.CausalGraph.parse("thickness -> score"), laws)
+    scm.save(tmp_path / "model")
+    loaded = bc.SCM.load(tmp_path / "model")
+    assert loaded.predict({"thickness": 0.3})["score"] == scm.predict({"thickness": 0.3})["score"]
+
+
 def test_unfitted_model_cannot_be_saved(tmp_path):
     with pytest.raises(bc.NotFittedError):
         bc.SCM(bc.CausalGraph({"a": []})).save(tmp_path / "model")
@@ -142,7 +178,8 @@ def test_unfitted_model_cannot_be_saved(tmp_path):
     ("harm", "part"),
     [
         (lambda f: shutil.rmtree(f), "no such folder"),
-        (lambda f: (f / MANIFEST).unlink(), "cannot be read"),
+        (lambda f: (f / MANIFEST).unlink(), "holds no manifest.json, so it is no model of ours"),
+        (lambda f: (shutil.rmtree(f), f.write_text("x")), "is a file, not a folder"),
         (lambda f: (f / WEIGHTS).unlink(), "cannot be read"),
         (lambda f: (f / WEIGHTS).write_bytes((f / WEIGHTS).read_bytes()[:-9]), "does not match its checksum"),
         (lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text()[:90]), "is not JSON"),
@@ -152,6 +189,18 @@ def test_unfitted_model_cannot_be_saved(tmp_path):
             lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace('"format": 1', '"format": 2')),
             "Update deepbc",
         ),
+        *(
+            (
+                lambda f, came=came: (f / MANIFEST).write_text(
+                    (f / MANIFEST).read_text().replace('"format": 1', f'"format": {came}')
+                ),
+                "this deepbc reads 1 to 1",
+            )
+            for came in ("-3", "true", "1.0")
+        ),
+        (lambda f: (f / MANIFEST).write_text("[" * 100_000), "is not JSON"),
+        (lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace("pair", r"\ud800")), "is not JSON"),
+        (lambda f: reweigh(f, "thickness/outer.scaling.scale", math.nan), "'outer.scaling.scale' of 'thickness'"),
         (
             lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace('"model"', '"recipe"')),
             "expected a model",
