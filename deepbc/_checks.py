@@ -8,6 +8,7 @@ __all__ = [
     "check_batches",
     "check_between",
     "check_bounds",
+    "check_callable",
     "check_contradiction",
     "check_count",
     "check_finite",
@@ -17,11 +18,13 @@ __all__ = [
     "check_kept",
     "check_law",
     "check_layers",
+    "check_move",
     "check_names",
     "check_one_source",
     "check_parents",
     "check_possible",
     "check_rows",
+    "check_same_shape",
     "check_seed",
     "check_shape",
     "check_spread",
@@ -107,6 +110,12 @@ def check_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> No
             f"{where}: expected shape ({expected}), got {came}. Put the rows on the first axis and the components "
             f"of the variable on the last."
         )
+
+
+def check_same_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> None:
+    """A variable that is fitted again has the shape that its effects know."""
+    if came != shape:
+        raise DataError(f"{where}: expected values of shape {shape} as before, got {came}. Fit all variables anew.")
 
 
 def check_batches(shapes: Mapping[str, tuple[int, ...]]) -> torch.Size:
@@ -247,6 +256,29 @@ def check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> Non
             )
 
 
+def check_move(
+    device: torch.device | str | None, dtype: torch.dtype, bounds: Mapping[str, tuple[float, float]]
+) -> None:
+    """The device is there, and the precision can tell the bounds of every variable apart."""
+    if isinstance(device, torch.dtype):
+        raise SettingError(f"to: expected a device such as 'cuda', got {device}. Write to(dtype={device}).")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise SettingError(f"to: the device {device!r} cannot be used ({reason}). Choose another.") from error
+
+    if dtype not in (torch.float32, torch.float64):
+        raise SettingError(f"to: expected the dtype torch.float32 or torch.float64, got {dtype!r}.")
+    for name, pair in bounds.items():
+        low, high = torch.tensor(pair, dtype=dtype)
+        if not torch.nextafter(low, high) < high or [low.isinf(), high.isinf()] != [math.isinf(each) for each in pair]:
+            raise SettingError(
+                f"to: expected a precision that tells the bounds {pair} of {name!r} apart, got {dtype}. Keep "
+                f"torch.float64, or measure the variable in other units."
+            )
+
+
 def check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, parents_dim: int) -> torch.Size:
     """The last axes of noise or values and of the parents are the mechanism's; returns their common batch shape."""
     for name, tensor, expected in ((what, given, dim), ("parents", parents, parents_dim)):
@@ -271,6 +303,11 @@ def check_value_dim(name: str, came: int, value: int, kind: str) -> None:
         raise SettingError(
             f"Variable {name!r}: its data has dimension {came}, its {kind} {value}. Set {kind}(..., value={came})."
         )
+
+
+def check_callable(given: object, where: str) -> None:
+    if not callable(given):
+        raise SettingError(f"{where}: expected a function or a torch module, got {given!r}.")
 
 
 def check_law(result: object, rows: int, dim: int, where: str) -> Tensor:
@@ -311,6 +348,8 @@ def check_table(shapes: Mapping[str, tuple[int, ...]]) -> None:
     for name, shape in shapes.items():
         if not shape:
             raise DataError(f"data, {name!r}: expected one entry a row, got a single number. Give a list of rows.")
+        if 0 in shape[1:]:
+            raise DataError(f"data, {name!r}: expected numbers in every row, got shape {shape}. Drop the variable.")
 
     lengths = {name: shape[0] for name, shape in shapes.items()}
     if len(set(lengths.values())) > 1:

@@ -3,23 +3,29 @@
 __all__ = ["read", "read_column"]
 
 import math
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from deepbc._checks import check_batches
 from deepbc.errors import DataError
 
+# A component of a vector, as a data frame of ours has it in a column of its own: `name[0]`.
+COMPONENT = re.compile(r"(.+)\[(0|[1-9][0-9]*)\]", re.DOTALL)
 
-def read(data: Any, where: str) -> dict[str, Tensor]:
+
+def read(data: Any, where: str, names: Collection[str] = ()) -> dict[str, Tensor]:
     r"""Reads named columns of numbers.
 
     Args:
         data: A pandas data frame or Series (one row), or a mapping from names to anything that holds numbers.
         where: What the data is, for an error.
+        names: The variables. One that has no column but `name[0]`, `name[1]`, ... is a vector of these.
 
     Returns:
         For each name a float64 tensor with the axes it came with.
@@ -41,7 +47,7 @@ def read(data: Any, where: str) -> dict[str, Tensor]:
             f"Write for example {{'x': [1.0, 2.0]}}."
         )
 
-    return {name: read_column(column, f"{where}, {name!r}") for name, column in columns.items()}
+    return _joined({name: read_column(column, f"{where}, {name!r}") for name, column in columns.items()}, where, names)
 
 
 def read_column(column: Any, where: str) -> Tensor:
@@ -64,7 +70,31 @@ def read_column(column: Any, where: str) -> Tensor:
     raise DataError(f"{where}: expected numbers, got {array.dtype}. Convert the column to numbers first.")
 
 
+def _joined(columns: dict[str, Tensor], where: str, names: Collection[str]) -> dict[str, Tensor]:
+    """Joins the components of vectors."""
+    vectors: dict[str, dict[int, str]] = {}
+    for column in columns:
+        found = COMPONENT.fullmatch(str(column))
+        if found and column not in names and found[1] in names and found[1] not in columns:
+            vectors.setdefault(found[1], {})[int(found[2])] = column
+
+    joined = dict(columns)
+    for name, parts in vectors.items():
+        if max(parts) >= len(parts):
+            came = ", ".join(map(repr, parts.values()))
+            raise DataError(
+                f"{where}, {name!r}: expected its components {name}[0] to {name}[{max(parts)}], got {came}."
+            )
+        components = [joined.pop(parts[k]) for k in range(len(parts))]
+        batch = check_batches({parts[k]: tuple(each.shape) for k, each in enumerate(components)})
+        joined[name] = torch.stack([each.expand(batch) for each in components], dim=-1)
+
+    return joined
+
+
 def _real(column: Tensor, where: str) -> Tensor:
+    if column.layout != torch.strided:
+        raise DataError(f"{where}: expected a dense tensor, got {column.layout}. Write to_dense().")
     if column.is_complex() or column.dtype == torch.bool:
         raise DataError(f"{where}: expected numbers, got {column.dtype}. Convert the column to numbers first.")
 

@@ -18,6 +18,7 @@ from deepbc._checks import (
     check_names,
     check_possible,
     check_rows,
+    check_same_shape,
     check_table,
     check_varies,
 )
@@ -70,11 +71,11 @@ def read_rows(
         graph: The causal graph.
         mechanisms: The mechanisms, bound or not.
         bounds: The declared bounds.
-        known: Variables that stay as they are.
+        known: Variables of which all that are not to be fitted stay as they are; the others keep their shape.
         names: The variables to fit. Where all variables are known, only these and their causes need data.
     """
     deterministic = {name for name, mechanism in mechanisms.items() if mechanism.deterministic}
-    columns = read(data, "data")
+    columns = read(data, "data", tuple(graph))
     unused = set(known) - {*names, *graph.ancestors(*names)}
     check_names(columns, tuple(graph), "data", optional=deterministic | unused)
     check_table({name: tuple(column.shape) for name, column in columns.items()})
@@ -95,7 +96,9 @@ def read_rows(
         else:
             column = columns[name]
 
-        variables[name] = known.get(name) or Variable.seen(name, column, bounds.get(name, OPEN))
+        seen = Variable.seen(name, column, bounds.get(name, OPEN))
+        variables[name] = seen if name in names else known.get(name, seen)
+        check_same_shape(seen.shape, known.get(name, seen).shape, where)
         rows[name] = variables[name].rows(column, where)
         if not mechanisms[name].given:
             check_varies(rows[name], where)

@@ -2,6 +2,7 @@
 
 __all__ = ["frame"]
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ def frame(columns: Mapping[str, Any], batch: torch.Size) -> "pandas.DataFrame":
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, column in columns.items():
         array = np.asarray(column)
-        rows = array.reshape(batch.numel(), -1) if array.size else np.empty((batch.numel(), 0))
+        rows = array.reshape(batch.numel(), math.prod(array.shape[len(batch) :]))
         scalar = array.ndim == len(batch)
         arrays |= {name if scalar else f"{name}[{k}]": rows[:, k] for k in range(rows.shape[1])}
 

@@ -22,6 +22,7 @@ from deepbc._checks import (
     check_fits,
     check_graph,
     check_kept,
+    check_move,
     check_names,
     check_one_source,
     check_possible,
@@ -84,11 +85,7 @@ class SCM:
         self.mechanisms = {name: _settings_of(mechanisms[name]) if name in mechanisms else Flow() for name in graph}
         self.variables = {}
         self.device, self.dtype = torch.device("cpu"), torch.float64
-
-        if all(mechanism.given for mechanism in self.mechanisms.values()):
-            dims = {name: mechanism.value or 1 for name, mechanism in self.mechanisms.items()}
-            self.variables = {name: Variable.of_dim(name, dims[name], self.bounds.get(name, OPEN)) for name in graph}
-            self.mechanisms = {name: self._bind(name) for name in graph}
+        self._bind_given()
 
     @property
     def fitted(self) -> bool:
@@ -123,7 +120,7 @@ class SCM:
         plan = Plan(seed, self._training(training), checkpoint, progress)
         known = {} if only is None else self.variables
         variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known, names)
-        rows = {name: self._place(column) for name, column in columns.items()}
+        rows = {name: variables[name].inside(self._place(column)) for name, column in columns.items()}
         families = {name: self._family(name, variables) for name in names}
 
         fitted, report = fit_mechanisms({name: self.mechanisms[name] for name in names}, families, rows, plan)
@@ -182,9 +179,11 @@ class SCM:
         Returns:
             The log-density, with shape `(*batch,)`.
         """
-        x, _ = self.factual_rows(values)
+        x, _ = self._complete_checked(values, None, abduct=False)
         names = self._names(of, "of")
         terms = [self.mechanisms[name].log_prob(x[name], self._joined(name, x, x[name][..., :0])) for name in names]
+        if not all(term.isfinite().all() for term in terms):
+            self.factual_rows(values)  # names the value that no noise gives
 
         return torch.stack(terms).sum(0).double().cpu()
 
@@ -195,6 +194,7 @@ class SCM:
         needs `fit(data, only=[name])`, which leaves this model and the shared mechanisms as they are.
         """
         pick(name, tuple(self.graph), "replace")
+        check_type(mechanism, Mechanism, f"Mechanism of {name!r}")
         other = copy.copy(self)
         other.mechanisms = {**self.mechanisms, name: mechanism}
         if not self.variables or mechanism.given:
@@ -204,11 +204,14 @@ class SCM:
             check_fits(mechanism.family.fits(family), mechanism.family, family)
         if self.variables and mechanism.given:
             other.mechanisms[name] = other._bind(name)
+        elif not self.variables:
+            other._bind_given()
 
         return other
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "SCM":
         """Creates a copy of the model on another device or with another precision; answers stay float64 on the CPU."""
+        check_move(device, dtype or self.dtype, self.bounds)
         other = copy.copy(self)
         other.device = torch.device(device) if device is not None else self.device
         other.dtype = dtype or self.dtype
@@ -277,15 +280,17 @@ class SCM:
     def read_values(self, data: Any) -> dict[str, Tensor]:
         """Reads and checks values by variable, as rows of shape `(*batch, value)` on the model's device."""
         self._check_fitted()
-        columns = read({} if data is None else data, "values")
+        columns = read({} if data is None else data, "values", tuple(self.graph))
         check_names(columns, tuple(self.graph), "values", optional=tuple(self.graph))
 
-        return {name: self._place(self.variables[name].rows(columns[name], f"Variable {name!r}")) for name in columns}
+        rows = {name: self.variables[name].rows(columns[name], f"Variable {name!r}") for name in columns}
+
+        return {name: self.variables[name].inside(self._place(each)) for name, each in rows.items()}
 
     def read_noise(self, data: Any) -> dict[str, Tensor]:
         """Reads and checks noise by variable, as rows of shape `(*batch, noise)` on the model's device."""
         self._check_fitted()
-        columns = read({} if data is None else data, "noise")
+        columns = read({} if data is None else data, "noise", tuple(self.graph))
         check_names(columns, tuple(self.graph), "noise", optional=tuple(self.graph))
 
         rows = {name: flatten(columns[name], self._noise_shape(name), f"noise of {name!r}") for name in columns}
@@ -301,12 +306,17 @@ class SCM:
 
         return World(values, noise, common_batch(x))
 
-    def _complete_checked(self, values: Any, noise: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _complete_checked(
+        self, values: Any, noise: Any, *, abduct: bool = True
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Reads, completes and checks; without abduction, what has a value gets noise of no components."""
         given_values, given_noise = self.read_values(values), self.read_noise(noise)
         deterministic = {name for name, mechanism in self.mechanisms.items() if mechanism.deterministic}
         free = {name: rows for name, rows in given_values.items() if name not in deterministic}
         check_one_source(free, given_noise, [name for name in self.graph if name not in deterministic])
 
+        if not abduct:
+            given_noise = {name: rows[..., :0] for name, rows in free.items()}
         x, u = self.complete_rows(free, given_noise)
         self._check_laws(x, u)
         for name in deterministic & given_values.keys():
@@ -354,6 +364,14 @@ class SCM:
     def _bind(self, name: str) -> Mechanism:
         bound = self.mechanisms[name].bind(self._family(name, self.variables), generator(0, name, "weights"))
         return bound.to(device=self.device, dtype=self.dtype)
+
+    def _bind_given(self) -> None:
+        """Makes a model whose laws are all given ready: they say themselves what their variables are."""
+        if all(mechanism.given for mechanism in self.mechanisms.values()):
+            dims = {name: mechanism.value or 1 for name, mechanism in self.mechanisms.items()}
+            limits = {name: self.bounds.get(name, OPEN) for name in self.graph}
+            self.variables = {name: Variable.of_dim(name, dims[name], limits[name]) for name in self.graph}
+            self.mechanisms = {name: self._bind(name) for name in self.graph}
 
     def _names(self, chosen: Sequence[str] | None, where: str) -> tuple[str, ...]:
         """The chosen variables, or all; a lone name is one."""

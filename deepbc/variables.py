@@ -1,6 +1,6 @@
 """What is modelled: a variable with its shape, bounds and spread, and a variable together with its parents."""
 
-__all__ = ["OPEN", "Family", "Variable", "common_batch", "flatten", "read_bounds", "unflatten"]
+__all__ = ["OPEN", "Family", "Variable", "common_batch", "flatten", "interior", "read_bounds", "unflatten"]
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_bounds, check_finite, check_inside, check_shape, check_spread
+from deepbc._checks import NUMBERS, check_batches, check_bounds, check_finite, check_inside, check_shape, check_spread
 from deepbc.errors import SettingError
 
 OPEN = (-math.inf, math.inf)
@@ -87,6 +87,10 @@ class Variable:
 
         return rows
 
+    def inside(self, rows: Tensor) -> Tensor:
+        """Moves values that rounding to another precision put on a bound to the last number inside."""
+        return rows.clamp(*interior(self.lower, self.upper, rows.dtype)) if self.bounded else rows
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -144,7 +148,8 @@ def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
     """Reads a pair of bounds in which None is an open side."""
-    if isinstance(bounds, str) or not isinstance(bounds, Sequence) or len(bounds) != 2:
+    pair = isinstance(bounds, Sequence) and len(bounds) == 2
+    if not pair or not all(bound is None or isinstance(bound, NUMBERS) for bound in bounds):
         raise SettingError(f"{where}: expected a pair of bounds such as (0, None), got {bounds!r}.")
 
     lower = -math.inf if bounds[0] is None else float(bounds[0])
@@ -152,6 +157,13 @@ def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
     check_bounds(lower, upper, where)
 
     return lower, upper
+
+
+def interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, float]:
+    """Finds the first and the last number strictly inside the bounds."""
+    low, high = torch.tensor([lower, upper], dtype=dtype)
+
+    return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
 
 
 def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:

@@ -193,6 +193,7 @@ def with_cell(row, name, value):
         (lambda data: data.head(0), bc.FitError, "got 0"),
         (lambda data: {"thickness": 1.0, "intensity": 100.0}, bc.DataError, "got a single number"),
         (lambda data: {"thickness": [1, 2, 3], "intensity": [70, 80]}, bc.DataError, "columns of one length"),
+        (lambda data: {"thickness": np.ones((60, 0)), "intensity": np.ones(60)}, bc.DataError, "got shape (60, 0)"),
         (lambda data: {"thickness": [[1], [2, 3]], "intensity": [70, 80]}, bc.DataError, "different lengths"),
         (lambda data: data.to_numpy(), bc.DataError, "got ndarray"),
     ],
@@ -404,6 +405,18 @@ def test_refit_needs_only_the_family_and_its_causes():
     scm.fit({"a": data["a"], "b": data["b"]}, only=["b"])
     with pytest.raises(bc.DataError, match="'a' is missing"):
         scm.fit({"b": data["b"], "c": data["c"]}, only=["c"])
+
+
+def test_refit_takes_the_spread_of_the_new_data():
+    data = {name: np.random.default_rng(i).normal(size=50) for i, name in enumerate("ab")}
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {name: bc.Linear() for name in "ab"})
+    scm.fit(data)
+    scm.fit({"a": 10 * data["a"], "b": 10 * data["b"]}, only=["b"])
+    assert scm.variables["a"].sd == pytest.approx([data["a"].std()])
+    assert scm.variables["b"].sd == pytest.approx([10 * data["b"].std()])
+    for name in "ab":
+        with pytest.raises(bc.DataError, match=rf"{name!r}: expected values of shape \(\) as before, got \(2,\)"):
+            scm.fit({**data, name: np.random.default_rng(2).normal(size=(50, 2))}, only=["b"])
 
 
 def test_first_fit_of_some_variables_binds_the_given_laws():

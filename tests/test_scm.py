@@ -92,6 +92,31 @@ def test_many_batch_axes_and_no_rows():
     assert len(empty.to_frame()) == 0
 
 
+def test_frame_of_no_rows_keeps_its_columns():
+    names = ["a", "b", "v[0]", "v[1]", "v[2]", "y"]
+    for batch in ((0,), (0, 2)):
+        noise = {"a": torch.zeros(batch), "b": torch.zeros(batch), "v": torch.zeros(*batch, 3)}
+        assert list(known().complete(noise=noise).to_frame().columns) == names
+
+
+def test_frame_of_vectors_is_read_back():
+    scm = known()
+    world = scm.sample(30, seed=0)
+    frame = world.to_frame()
+    assert torch.equal(scm.abduct(frame)["v"], scm.abduct(world.values)["v"])
+    assert torch.equal(scm.abduct(frame[frame.columns[::-1]])["v"], scm.abduct(world.values)["v"])
+    assert torch.equal(scm.abduct(frame.iloc[3])["v"], scm.abduct(world.values)["v"][3])
+    fitted = bc.SCM(GRAPH, {**{name: bc.Linear() for name in "abv"}, "y": bc.Predictor(lambda p: p["b"] ** 2)})
+    fitted.fit(frame)
+    assert fitted.sample(2).values["v"].shape == (2, 3)
+    with pytest.raises(bc.DataError, match=r"'v': expected its components v\[0\] to v\[2\], got 'v\[0\]', 'v\[2\]'"):
+        scm.abduct(frame.drop(columns="v[1]"))
+    with pytest.raises(bc.DataError, match="one number of rows"):
+        scm.abduct({"a": 1.0, "b": 1.0, "v[0]": [1, 2], "v[1]": [1, 2, 3], "v[2]": 1.0})
+    brackets = bc.SCM(bc.CausalGraph.parse("x[0] -> x[1]; x"), {n: identity() for n in ("x[0]", "x[1]", "x")})
+    assert brackets.abduct({"x[0]": 1.0, "x[1]": 2.0, "x": 3.0})["x"] == 3.0
+
+
 def test_one_value_goes_with_many_rows():
     world = known().complete(values={"a": 1.0}, noise={"b": [0.0, 1.0], "v": torch.zeros(3)})
     assert world.values["b"].tolist() == [2.0, 3.0]
@@ -143,6 +168,15 @@ def test_replace_shares_the_others_and_leaves_the_model():
     assert 64 < scm.complete(noise={"thickness": 0.0, "intensity": 1.0}).values["intensity"] < 255
 
 
+def test_replace_that_leaves_only_given_laws_needs_no_fit():
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity()}, bounds={"b": (-100, 100)})
+    other = scm.replace("b", weighted({"a": 2.0}))
+    assert other.fitted
+    assert other.predict({"a": 1.0, "b": 1.0})["b"] == 3.0
+    assert other.variables["b"].lower == -100
+    assert not scm.fitted
+
+
 def test_replace_takes_only_a_mechanism_of_the_same_family():
     data = morphomnist.truth().sample(60, seed=0)
     scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), {name: bc.Linear() for name in data.values})
@@ -173,6 +207,69 @@ def test_moves_reach_every_mechanism():
     assert single.to(dtype=torch.float64).log_prob(data.values).dtype == torch.float64
     meta = scm.to("meta")
     assert all(tensor.is_meta for each in meta.mechanisms.values() for tensor in each.state_dict().values())
+
+
+def bounded(lower, upper) -> bc.SCM:
+    """b between bounds, fitted."""
+    stream = np.random.default_rng(0)
+    share = 1 / (1 + np.exp(-stream.normal(size=60)))
+    scm = bc.SCM(bc.CausalGraph({"b": []}), {"b": bc.Linear()}, bounds={"b": (lower, upper)})
+    scm.fit({"b": lower + (upper - lower) * share})
+    return scm
+
+
+@pytest.mark.parametrize("bounds", [(64, 255), (0.1, 0.3), (1 / 3, 2 / 3), (-0.7, 1e6)])
+def test_single_precision_stays_inside_the_bounds(bounds):
+    lower, upper = bounds
+    single = bounded(lower, upper).to(dtype=torch.float32)
+    values = single.predict({"b": torch.linspace(-60, 60, 2001)})["b"]
+    assert ((values > lower) & (values < upper)).all()
+    assert torch.isfinite(single.abduct({"b": values})["b"]).all()
+    # Closer to the bounds than single precision can tell.
+    near = [np.nextafter(lower, upper), np.nextafter(upper, lower)]
+    assert torch.isfinite(single.abduct({"b": near})["b"]).all()
+    assert torch.isfinite(single.log_prob({"b": near})).all()
+
+
+def test_fit_in_single_precision_takes_values_next_to_a_bound():
+    scm = bc.SCM(bc.CausalGraph({"b": []}), {"b": bc.Linear()}, bounds={"b": (64, 255)}).to(dtype=torch.float32)
+    scm.fit({"b": [np.nextafter(64, 255), *np.linspace(65, 254, 59)]})
+    assert torch.isfinite(scm.sample(10, seed=0).values["b"]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"device": "cuda:77"}, "to: the device 'cuda:77' cannot be used"),
+        ({"device": "gpu"}, "to: the device 'gpu' cannot be used"),
+        ({"device": torch.float32}, "Write to(dtype=torch.float32)."),
+        ({"dtype": torch.int64}, "expected the dtype torch.float32 or torch.float64, got torch.int64"),
+        ({"dtype": torch.float32}, "tells the bounds (100000000.0, 100000001.0) of 'b' apart"),
+    ],
+)
+def test_moves_that_cannot_be_are_refused(given, part):
+    scm = bounded(1e8, 1e8 + 1)
+    with pytest.raises(bc.SettingError) as caught:
+        scm.to(**given)
+    assert part in str(caught.value)
+    assert scm.to("cpu", torch.float64).fitted
+
+
+def test_many_rows_pass_in_chunks(monkeypatch):
+    scm = known()
+    world = scm.sample(20, seed=0)
+    noise = {name: each.unflatten(0, (4, 5)) for name, each in world.noise.items()}
+    seen = []
+    spy = bc.Equation(predict=lambda u, p: u, abduct=lambda x, p: (seen.append(len(x)), x)[1])
+    spied = scm.replace("b", spy)
+    monkeypatch.setattr("deepbc.mechanisms.base.CHUNK", 3)
+
+    assert torch.equal(scm.sample(20, seed=0).values["v"], world.values["v"])
+    assert torch.equal(scm.predict(noise)["y"], world.values["y"].unflatten(0, (4, 5)))
+    assert scm.log_prob(scm.predict(noise)).shape == (4, 5)
+    values = {name: world.values[name] for name in "abv"}
+    spied.log_prob(values)
+    assert seen == [3, 3, 3, 3, 3, 3, 2]  # and each row once
 
 
 def test_volume_term_of_a_law_that_scales_with_its_parent():
@@ -211,6 +308,14 @@ def test_volume_term_of_a_law_that_scales_with_its_parent():
         (lambda s: bc.SCM(GRAPH, {"q": bc.Flow()}), bc.UnknownNameError, "'q'"),
         (lambda s: bc.SCM(GRAPH, bounds={"a": (1, 1)}), bc.SettingError, "lower < upper"),
         (lambda s: bc.SCM(GRAPH, bounds={"a": 3}), bc.SettingError, "a pair of bounds"),
+        (lambda s: bc.SCM(GRAPH, bounds={"a": ("0", "1")}), bc.SettingError, "a pair of bounds"),
+        (lambda s: bc.SCM(GRAPH, bounds={"a": "01"}), bc.SettingError, "a pair of bounds"),
+        (lambda s: s.replace("a", bc.Linear), bc.SettingError, "Write Linear()"),
+        (
+            lambda s: s.abduct({"a": torch.ones(2).to_sparse(), "b": 1.0, "v": [1, 2, 3]}),
+            bc.DataError,
+            "expected a dense tensor, got torch.sparse_coo",
+        ),
         (lambda s: bc.SCM("a -> b"), bc.GraphError, "CausalGraph.parse"),
         (lambda s: bc.SCM(GRAPH).sample(3), bc.NotFittedError, "Call scm.fit(data) first"),
     ],
@@ -238,6 +343,9 @@ def test_law_that_returns_the_wrong_thing_is_named():
     numeric = bc.Predictor(lambda parents: parents["a"].numpy())
     with pytest.raises(bc.DataError, match="expected a torch tensor, got ndarray"):
         bc.SCM(bc.CausalGraph.parse("a -> y"), {"a": identity(), "y": numeric}).sample(3)
+    wide = bc.Predictor(torch.nn.Linear(2, 1))
+    with pytest.raises(bc.DataError, match=r"'y', its Predictor: its module fails on parents of shape \(3, 1\)"):
+        bc.SCM(bc.CausalGraph.parse("a -> y"), {"a": identity(), "y": wide}).sample(3)
 
 
 def test_predictor_leaves_the_users_module_as_it_was():
@@ -364,6 +472,8 @@ def test_seeds_and_counts_may_be_numpy_numbers():
     ("call", "part"),
     [
         (lambda: bc.SCM(GRAPH, {"a": bc.Linear}), "Write Linear()"),
+        (lambda: bc.Predictor(3), "Predictor function: expected a function or a torch module, got 3"),
+        (lambda: bc.Equation(predict=None, abduct=None), "Equation predict: expected a function"),
         (lambda: bc.Flow(hidden=32), "Write [32]"),
         (lambda: bc.Flow(layers="affine"), "expected a list of layers"),
         (lambda: bc.Flow(layers=["afine"]), "Did you mean 'affine'"),

@@ -11,9 +11,11 @@ __all__ = ["Mechanism", "Outcome"]
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Generator, Tensor
 
 from deepbc._checks import check_axes
@@ -22,6 +24,7 @@ from deepbc.training import Learner, Rows, Train, Training
 from deepbc.variables import Family
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+CHUNK = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Mechanism(Learner):
         """
         u, parents = self._aligned(u, self.noise_dim, parents, "noise")
 
-        return self._predict(u, parents)
+        return _in_chunks(self._predict, u, parents)
 
     def abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes the noise :math:`u = f^{-1}(x_{pa}, x)`; NaN where no noise gives that value.
@@ -150,7 +153,7 @@ class Mechanism(Learner):
         """
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return self._abduct(x, parents)
+        return _in_chunks(self._abduct, x, parents)
 
     def log_volume(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes :math:`\log | \det \partial f^{-1}(x_{pa}, x) / \partial x |`, with shape `(*batch,)`.
@@ -162,7 +165,7 @@ class Mechanism(Learner):
         self._check_density()
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return self._invert(x, parents)[1]
+        return _in_chunks(lambda *rows: self._invert(*rows)[1], x, parents)
 
     def log_prob(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes :math:`\log p(x \mid x_{pa})` in the data's own units, with shape `(*batch,)`.
@@ -174,7 +177,7 @@ class Mechanism(Learner):
         self._check_density()
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return self._log_prob(x, parents)
+        return _in_chunks(self._log_prob, x, parents)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
@@ -238,3 +241,15 @@ class Mechanism(Learner):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
+
+
+def _in_chunks(law: Callable[[Tensor, Tensor], Tensor], given: Tensor, parents: Tensor) -> Tensor:
+    """Applies a law, which acts row by row, to so many rows at a time that what it needs on the way stays small."""
+    batch = given.shape[:-1]
+    if batch.numel() <= CHUNK:
+        return law(given, parents)
+
+    chunks = zip(given.flatten(0, -2).split(CHUNK), parents.flatten(0, -2).split(CHUNK), strict=True)
+    joined = torch.cat([law(*chunk) for chunk in chunks])
+
+    return joined.reshape(*batch, *joined.shape[1:])

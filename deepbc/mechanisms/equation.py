@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from deepbc._checks import check_count, check_law, check_value_dim
+from deepbc._checks import check_callable, check_count, check_law, check_value_dim
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
@@ -44,6 +44,8 @@ class Equation(Mechanism):
         super().__init__()
         self._functions = (predict, abduct)
         self._noise, self.value = noise, value
+        check_callable(predict, "Equation predict")
+        check_callable(abduct, "Equation abduct")
         check_count(noise, "Equation noise", least=1)
         check_count(value, "Equation value", least=1)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from deepbc.variables import Variable
+from deepbc.variables import Variable, interior
 
 
 class Scaling(nn.Module):
@@ -95,7 +95,7 @@ class Outer(nn.Module):
             return free
 
         # Far out the link rounds to the bound itself, which has no noise; the last number inside has one.
-        return x.clamp(*_interior(self.lower, self.upper, x.dtype))
+        return x.clamp(*interior(self.lower, self.upper, x.dtype))
 
 
 class Inputs(nn.Module):
@@ -125,12 +125,6 @@ class Inputs(nn.Module):
         parts = parents.split(self.dims, dim=-1) if self.dims else ()
 
         return [(outer, part) for outer, part in zip(self.outers, parts, strict=True) if isinstance(outer, Outer)]
-
-
-def _interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, float]:
-    low, high = torch.tensor([lower, upper], dtype=dtype)
-
-    return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
 
 
 def _exp(free: Tensor) -> Tensor:

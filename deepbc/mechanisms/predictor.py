@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_count, check_law, check_parents, check_value_dim
+from deepbc._checks import check_callable, check_count, check_law, check_parents, check_value_dim
+from deepbc.errors import DataError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
@@ -38,6 +39,7 @@ class Predictor(Mechanism):
         # In a tuple, so that a module is not taken for a part of this one: `bind` takes a copy of it.
         self._source = (function,)
         self.value = value
+        check_callable(function, "Predictor function")
         check_count(value, "Predictor value", least=1)
 
     @property
@@ -63,11 +65,21 @@ class Predictor(Mechanism):
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         batch = parents.shape[:-1]
         rows = parents.reshape(batch.numel(), parents.shape[-1])
-        family = self._bound()
-        result = self.module(rows) if self.module is not None else self._source[0](family.split(rows.double()))
-        checked = check_law(result, batch.numel(), self.value, f"Variable {family.child.name!r}, its Predictor")
+        where = f"Variable {self._bound().child.name!r}, its Predictor"
+        checked = check_law(self._call(rows, where), batch.numel(), self.value, where)
 
         return checked.reshape(*batch, self.value).to(parents.dtype)
+
+    def _call(self, rows: Tensor, where: str) -> object:
+        if self.module is None:
+            return self._source[0](self._bound().split(rows.double()))
+        try:
+            return self.module(rows)
+        except RuntimeError as error:
+            raise DataError(
+                f"{where}: its module fails on parents of shape {tuple(rows.shape)}: {error}. It gets all parents side "
+                f"by side, in the order of the graph."
+            ) from error
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return x[..., :0]
