@@ -160,7 +160,7 @@ class _Work:
         start = time.monotonic()
         name = family.child.name
         training = self.plan.training.get(name, mechanism.default_training)
-        split = self._split(family, training.validation, given=mechanism.given)
+        split = self._split(family, training.validation)
 
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights")).to(split.x)
         loop = Loop(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
@@ -182,15 +182,12 @@ class _Work:
 
         return fresh, entry
 
-    def _split(self, family: Family, validation: float, *, given: bool) -> Rows:
+    def _split(self, family: Family, validation: float) -> Rows:
         """Splits the rows, the same way for every variable, into those to learn from and those held out."""
         x = self.rows[family.child.name]
         parents = family.join(self.rows, x[:, :0])
         order = torch.randperm(len(x), generator=generator(self.plan.seed, "split")).to(x.device)
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
-
-        if not given:
-            check_varies(x[kept], f"Variable {family.child.name!r}, in the rows to learn from")
 
         return Rows(x[kept], parents[kept], x[held], parents[held])
 

@@ -208,7 +208,7 @@ def test_bad_data_names_variable_row_and_remedy(change, error, part):
 
 def test_exact_function_of_the_parents_leaves_no_noise():
     a = np.linspace(0, 1, 50)
-    with pytest.raises(bc.FitError, match="'b': it is an exact linear function"):
+    with pytest.raises(bc.FitError, match="'b': in the rows to learn from, it is constant or an exact linear function"):
         bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": bc.Linear()}).fit({"a": a, "b": 2 * a})
 
 
@@ -393,8 +393,21 @@ def test_parent_that_is_constant_is_left_alone(mechanism):
 def test_variable_that_varies_only_in_held_out_rows_is_named():
     rare = np.zeros(100)
     rare[int(torch.randperm(100, generator=generator(0, "split"))[0])] = 1.0  # the first row is held out
-    with pytest.raises(bc.DataError, match="'rare', in the rows to learn from"):
+    with pytest.raises(bc.FitError, match="'rare': in the rows to learn from, it is constant"):
         bc.SCM(bc.CausalGraph({"rare": []})).fit({"rare": rare})
+
+
+def test_linear_law_of_a_rare_value_is_that_of_all_rows():
+    rare = np.zeros(100)
+    rare[int(torch.randperm(100, generator=generator(0, "split"))[0])] = 1.0  # held out with seed 0
+    models = []
+    for seed in (0, 1):
+        models.append(bc.SCM(bc.CausalGraph({"rare": []}), {"rare": bc.Linear()}))
+        report = models[-1].fit({"rare": rare}, seed=seed)
+        assert ("fit to all rows" in "; ".join(report["rare"].notes)) == (seed == 0)
+    values = {"rare": rare}
+    assert torch.allclose(models[0].log_prob(values), models[1].log_prob(values))
+    assert np.allclose(models[0].log_prob(values), stats.norm(rare.mean(), rare.std()).logpdf(rare))
 
 
 def test_refit_needs_only_the_family_and_its_causes():

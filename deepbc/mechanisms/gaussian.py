@@ -27,8 +27,8 @@ def fit_gaussian(inputs: Tensor, outputs: Tensor, name: str) -> tuple[Tensor, Te
     factor, failed = torch.linalg.cholesky_ex(residual.T @ residual / len(outputs))
     if failed or factor.diagonal().min() < LEAST_SPREAD:
         raise FitError(
-            f"Variable {name!r}: it is an exact linear function of its parents or of its own components, so no noise "
-            f"is left. Model it as a Predictor, or take it out of the graph."
+            f"Variable {name!r}: in the rows to learn from, it is constant or an exact linear function of its parents "
+            f"or of its own components, so no noise is left. Model it as a Predictor, or take it out of the graph."
         )
 
     return shift, slope, factor

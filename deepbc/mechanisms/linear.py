@@ -13,11 +13,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from deepbc.errors import FitError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
 from deepbc.mechanisms.outer import Inputs, Outer
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
+
+ALL_ROWS = "held-out likelihood of a fit to all rows: the others alone leave no noise"
 
 
 class Linear(Mechanism):
@@ -58,9 +61,15 @@ class Linear(Mechanism):
         return invert_gaussian(self.outer, self._mean(parents), self.factor, x)
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
-        self._solve(rows.x, rows.parents)
+        everything = torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents])
+        try:
+            self._solve(rows.x, rows.parents)
+        except FitError:  # a rare value may stand in held-out rows alone
+            self._solve(*everything)
+            return Outcome(self.loss(rows.held_x, rows.held_parents), (ALL_ROWS,))
+
         held_out = self.loss(rows.held_x, rows.held_parents)
-        self._solve(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
+        self._solve(*everything)
 
         return Outcome(held_out)
 
