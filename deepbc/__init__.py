@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from deepbc.distances import Distance, Squared
+    from deepbc.distances import Absolute, Distance, Power, Squared
     from deepbc.errors import (
         DataError,
         DeepBCError,
@@ -21,17 +21,20 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from deepbc.graph import CausalGraph
+    from deepbc.intervals import at_least, at_most, between
     from deepbc.laws import law
     from deepbc.mechanisms import Additive, Equation, Flow, Linear, Mechanism, Predictor
-    from deepbc.queries import intervene
+    from deepbc.queries import backtrack, intervene
     from deepbc.results import Counterfactual, FitReport, Status
     from deepbc.scm import SCM
+    from deepbc.solvers import Exact, Gradient, Linearized, Solver, Sparse
     from deepbc.training import Training
     from deepbc.variables import Variable
     from deepbc.world import World
 
 __all__ = [
     "SCM",
+    "Absolute",
     "Additive",
     "CausalGraph",
     "Counterfactual",
@@ -39,15 +42,21 @@ __all__ = [
     "DeepBCError",
     "Distance",
     "Equation",
+    "Exact",
     "FitError",
     "FitReport",
     "Flow",
+    "Gradient",
     "GraphError",
     "Linear",
+    "Linearized",
     "Mechanism",
     "NotFittedError",
+    "Power",
     "Predictor",
     "SettingError",
+    "Solver",
+    "Sparse",
     "Squared",
     "Status",
     "StorageError",
@@ -55,6 +64,10 @@ __all__ = [
     "UnknownNameError",
     "Variable",
     "World",
+    "at_least",
+    "at_most",
+    "backtrack",
+    "between",
     "intervene",
     "law",
 ]
@@ -77,6 +90,17 @@ _HOMES = {
     "Variable": "variables",
     "World": "world",
     "intervene": "queries",
+    "Absolute": "distances",
+    "Power": "distances",
+    "Exact": "solvers",
+    "Gradient": "solvers",
+    "Linearized": "solvers",
+    "Solver": "solvers",
+    "Sparse": "solvers",
+    "at_least": "intervals",
+    "at_most": "intervals",
+    "between": "intervals",
+    "backtrack": "queries",
     "law": "laws",
 }
 

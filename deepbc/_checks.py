@@ -9,10 +9,13 @@ __all__ = [
     "check_between",
     "check_bounds",
     "check_callable",
+    "check_choice",
     "check_contradiction",
+    "check_cost",
     "check_count",
     "check_finite",
     "check_fits",
+    "check_forced",
     "check_graph",
     "check_inside",
     "check_kept",
@@ -21,8 +24,10 @@ __all__ = [
     "check_move",
     "check_names",
     "check_one_source",
+    "check_order",
     "check_parents",
     "check_possible",
+    "check_rest",
     "check_rows",
     "check_same_shape",
     "check_seed",
@@ -190,9 +195,50 @@ def check_rows(rows: int, needed: int, where: str) -> None:
         raise FitError(f"{where}: a fit needs at least {needed} rows, got {rows}. Add rows or use a simpler mechanism.")
 
 
-def check_count(count: object, where: str, least: int = 0) -> None:
-    if not isinstance(count, INTEGERS) or isinstance(count, bool) or count < least:
-        raise SettingError(f"{where}: expected a whole number of at least {least}, got {count!r}.")
+def check_count(count: object, where: str, least: int = 0, most: float = math.inf) -> None:
+    if not isinstance(count, INTEGERS) or isinstance(count, bool) or not least <= count <= most:
+        limit = f" and at most {most}" if most < math.inf else ""
+        raise SettingError(f"{where}: expected a whole number of at least {least}{limit}, got {count!r}.")
+
+
+def check_choice(choice: object, known: Sequence[str], where: str) -> str:
+    """Returns the choice if it is one of the known ones."""
+    if not isinstance(choice, str) or choice not in known:
+        raise SettingError(f"{where}: expected {' or '.join(map(repr, known))}, got {choice!r}.")
+
+    return choice
+
+
+def check_order(lower: Tensor, upper: Tensor, where: str) -> None:
+    """No interval is empty; both ends have shape `(*batch, 1)`."""
+    wrong = (lower > upper).any(-1)
+    if wrong.any():
+        raise DataError(
+            f"{where}: expected a lower end that is not above the upper one, got ({lower[wrong][0].item():g}, "
+            f"{upper[wrong][0].item():g}) in {_rows(wrong)}. Swap them."
+        )
+
+
+def check_forced(value: Tensor, interval: bool, name: str) -> Tensor:
+    """Returns the value to which a variable is forced."""
+    if interval:
+        raise DataError(
+            f"antecedent {name!r}: an intervention forces a value, got an interval. Give a value, or ask backtrack."
+        )
+
+    return value
+
+
+def check_rest(cost: Tensor, around: Sequence[Tensor], where: str) -> None:
+    """A distance is zero where nothing moves, `(rows,)`, and nowhere less."""
+    if not bool((cost.abs() <= 1e-9).all()):
+        raise SettingError(f"{where}: expected a cost of 0 where nothing moves, got {cost.flatten()[0].item():g}.")
+    for each in around:
+        if not bool((each >= -1e-12).all() & each.isfinite().all()):
+            raise SettingError(
+                f"{where}: expected finite costs of at least 0, got {each.min().item():g}. It must be least where "
+                f"nothing moves."
+            )
 
 
 def check_seed(seed: object) -> int:
@@ -228,10 +274,25 @@ def _rows(bad: Tensor) -> str:
     return f"row {name}" if count == 1 else f"{count} of {total} rows, first row {name}"
 
 
-def check_weights(weights: Mapping[str, float]) -> None:
+def check_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """Returns the weights as plain numbers."""
+    if not isinstance(weights, Mapping):
+        raise SettingError(f"distance weights: expected a mapping such as {{'x': 2.0}}, got {weights!r}.")
     for name, weight in weights.items():
-        if not 0 <= weight < math.inf:
+        if not isinstance(weight, NUMBERS) or not 0 <= weight < math.inf:
             raise SettingError(f"distance weight of {name!r}: expected a finite number of at least 0, got {weight!r}.")
+
+    return {name: float(weight) for name, weight in weights.items()}
+
+
+def check_cost(cost: object, noise: Tensor, where: str) -> None:
+    """What a user's distance returned is one cost a row of the noise, which has shape `(*batch, noise)`."""
+    if not isinstance(cost, Tensor) or cost.shape != noise.shape[:-1]:
+        came = tuple(cost.shape) if isinstance(cost, Tensor) else type(cost).__name__
+        raise SettingError(
+            f"{where}: expected a tensor of shape {tuple(noise.shape[:-1])} for noise of shape {tuple(noise.shape)}, "
+            f"got {came}. Sum over the last axis."
+        )
 
 
 def check_units(hidden: Iterable[int], where: str) -> tuple[int, ...]:

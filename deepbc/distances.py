@@ -8,23 +8,34 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 2.3.
 """
 
-__all__ = ["Distance", "Squared"]
+__all__ = ["Absolute", "Distance", "Power", "Squared", "read_distance"]
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from deepbc._checks import check_weights, pick
+from deepbc._checks import check_between, check_cost, check_rest, check_weights, pick
+from deepbc.errors import SettingError
+
+LEAST_MOVE = 0.05
+PROBE = 1e-4
+# A slope of this size this close to rest is a kink.
+KINK, NEAR_REST = 1e-3, 1e-7
 
 
 class Distance(ABC):
-    """The cost of moving noise.
+    r"""The cost of moving noise, a sum over variables of :math:`w_i d_i(u'_i, u_i)`.
 
     To add a distance:
 
-    1. Subclass `Distance` in this module and write `_moved` for one variable, without weights.
-    2. Export it in `deepbc/__init__.py` and add a line to the contract test of distances.
+    1. Subclass `Distance` in this module and write `_moved` for one variable, without weights. It is convex in
+       :math:`u'`, and zero where nothing moves.
+    2. Write `_slope` and `_curvature` too where they are known; by default they come from autograd and differences.
+    3. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/test_distances.py`.
     """
 
     weights: Mapping[str, float]
@@ -40,7 +51,32 @@ class Distance(ABC):
         Returns:
             The cost, with shape `(*batch,)`.
         """
-        return self.weights.get(name, 1.0) * self._moved(u_star, u)
+        return self.weight(name) * self.of(name)._moved(u_star, u)
+
+    def weight(self, name: str) -> float:
+        """The weight of a variable."""
+        return self.weights.get(name, 1.0)
+
+    def of(self, name: str) -> "Distance":
+        """The distance of one variable, whose `slope` and `curvature` know no weights."""
+        return self
+
+    def slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+        """Computes the derivative of the cost without weights by `u_star`, with shape `(*batch, noise)`."""
+        return self._slope(u_star, u)
+
+    def curvature(self, u_star: Tensor, u: Tensor) -> Tensor:
+        """Computes a second derivative by each component of `u_star`, or more, with shape `(*batch, noise)`."""
+        return self._curvature(u_star, u)
+
+    def kinked(self, u: Tensor) -> bool:
+        """Whether the cost rises at once when noise begins to move, so that a noise may rest at its kink."""
+        return bool((self._slope(u + NEAR_REST, u).abs() > KINK).any())
+
+    def check_rest(self, u: Tensor, where: str) -> None:
+        """Checks that the cost is zero, and least, where nothing moves; `u` has shape `(rows, noise)`."""
+        around = [self._moved(u + step, u) for step in (-1.0, -0.01, 0.01, 1.0)]
+        check_rest(self._moved(u, u), around, where)
 
     def check(self, names: Collection[str]) -> None:
         """Checks that the weights speak of known variables."""
@@ -50,24 +86,171 @@ class Distance(ABC):
     @abstractmethod
     def _moved(self, u_star: Tensor, u: Tensor) -> Tensor: ...
 
+    def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+        with torch.enable_grad():
+            point = u_star.detach().requires_grad_()
+            cost = self._moved(point, u)
+            if not cost.requires_grad:
+                raise SettingError(f"{self!r}: expected a cost that autograd can follow. Write it with torch.")
+            return torch.autograd.grad(cost.sum(), point, materialize_grads=True)[0]
 
-class Squared(Distance):
+    def _curvature(self, u_star: Tensor, u: Tensor) -> Tensor:
+        columns = []
+        for k in range(u.shape[-1]):
+            step = torch.zeros_like(u[..., :1]).expand_as(u).clone()
+            step[..., k] = PROBE
+            rise = self._slope(u_star + step, u) - self._slope(u_star - step, u)
+            columns.append(rise[..., k] / (2 * PROBE))
+
+        return torch.stack(columns, dim=-1).clamp_min(0.0)
+
+
+class Power(Distance):
+    r"""Creates the distance :math:`w_i \sum_k |u'_{ik} - u_{ik}|^p`.
+
+    Args:
+        p: The power, at least 1.
+        weights: The weight of each named variable; 1 for the others, 0 for noise that moves for free.
+
+    Example:
+        >>> Power(4)
+        Power(4)
+    """
+
+    def __init__(self, p: float, weights: Mapping[str, float] | None = None) -> None:
+        check_between(p, 1.0, math.inf, "Power p", closed=True)
+        self.p = p
+        self.weights = check_weights(weights or {})
+
+    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
+        return (u_star - u).abs().pow(self.p).sum(-1)
+
+    def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+        move = u_star - u
+
+        return self.p * move.sign() * move.abs().pow(self.p - 1)
+
+    def _curvature(self, u_star: Tensor, u: Tensor) -> Tensor:
+        # A power above 2 has no curvature at rest and one below 2 an infinite one; either stops a step.
+        move = (u_star - u).abs().clamp_min(LEAST_MOVE if self.p > 2 else NEAR_REST)
+
+        return self.p * max(self.p - 1, 1.0) * move.pow(self.p - 2)
+
+    def kinked(self, u: Tensor) -> bool:
+        return self.p == 1
+
+    def __repr__(self) -> str:
+        return f"Power({self.p}{f', {dict(self.weights)}' if self.weights else ''})"
+
+
+class _Fixed(Power):
+    """A power that has a name."""
+
+    power: ClassVar[float]
+
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        super().__init__(self.power, weights)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self.weights) or ''})"
+
+
+class Squared(_Fixed):
     r"""Creates the squared distance :math:`w_i \lVert u'_i - u_i \rVert^2`, the paper's default.
 
     Args:
-        weights: The weight of each named variable; 1 for the others.
+        weights: The weight of each named variable; 1 for the others, 0 for noise that moves for free.
 
     Example:
         >>> Squared({"thickness": 5.0})
         Squared({'thickness': 5.0})
     """
 
-    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
-        self.weights = {name: float(weight) for name, weight in (weights or {}).items()}
-        check_weights(self.weights)
+    power = 2.0
 
     def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
         return (u_star - u).square().sum(-1)
 
+    def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+        return 2 * (u_star - u)
+
+    def _curvature(self, u_star: Tensor, u: Tensor) -> Tensor:
+        return torch.full_like(u_star, 2.0)
+
+
+class Absolute(_Fixed):
+    r"""Creates the absolute distance :math:`w_i \lVert u'_i - u_i \rVert_1`, which moves few noises.
+
+    Args:
+        weights: The weight of each named variable; 1 for the others, 0 for noise that moves for free.
+
+    Example:
+        >>> Absolute()
+        Absolute()
+    """
+
+    power = 1.0
+
+
+class _Custom(Distance):
+    """The user's own function of two noises."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.function = function
+        self.weights = {}
+
+    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
+        cost = self.function(u_star, u)
+        check_cost(cost, u_star, repr(self))
+
+        return cost
+
     def __repr__(self) -> str:
-        return f"Squared({self.weights or ''})"
+        return f"distance {getattr(self.function, '__name__', self.function)!r}"
+
+
+class _ByVariable(Distance):
+    """Another distance for each named variable, squared for the rest."""
+
+    def __init__(self, distances: Mapping[str, Distance]) -> None:
+        self.distances = distances
+        self.weights = {name: each.weight(name) for name, each in distances.items()}
+
+    def of(self, name: str) -> Distance:
+        return self.distances.get(name, _SQUARED)
+
+    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
+        raise NotImplementedError("asked of one variable at a time")
+
+    def __repr__(self) -> str:
+        return repr(dict(self.distances))
+
+
+_SQUARED = Squared()
+
+
+def read_distance(distance: Any, names: Collection[str]) -> Distance:
+    """Reads a distance: none is squared, a mapping names one for each variable, a function is the user's own."""
+    if isinstance(distance, Mapping):
+        parts = {pick(name, names, "distance"): _read_one(each) for name, each in distance.items()}
+        distance = _ByVariable(parts)
+
+    read = _read_one(distance)
+    read.check(names)
+
+    return read
+
+
+def _read_one(distance: Any) -> Distance:
+    if distance is None:
+        return _SQUARED
+    if isinstance(distance, Distance):
+        return distance
+    if callable(distance) and not isinstance(distance, type):
+        return _Custom(distance)
+
+    made = f" Write {distance.__name__}()." if isinstance(distance, type) else ""
+    raise SettingError(
+        f"distance: expected a Distance, a mapping from variables to distances or a function (u_star, u) -> cost, got "
+        f"{distance!r}.{made}"
+    )

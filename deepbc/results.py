@@ -1,6 +1,16 @@
 """What comes back: the answer to a counterfactual question, its status, and the report of a fit."""
 
-__all__ = ["CONVERGED", "Counterfactual", "Curve", "FitReport", "Status", "VariableFit", "infeasible", "not_converged"]
+__all__ = [
+    "CONVERGED",
+    "NEARLY",
+    "Counterfactual",
+    "Curve",
+    "FitReport",
+    "Status",
+    "VariableFit",
+    "infeasible",
+    "not_converged",
+]
 
 import os
 from collections.abc import Iterator, Mapping
@@ -13,12 +23,15 @@ from torch import Tensor
 
 from deepbc._checks import pick
 from deepbc.frames import frame
+from deepbc.graph import CausalGraph
 from deepbc.plots import plot_counterfactual, plot_fit
 from deepbc.world import World
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+FAR = 4.0
 
 
 class Status(str):
@@ -52,6 +65,9 @@ class Status(str):
 CONVERGED = Status("converged", "The antecedent holds and the answer is a solution.", "")
 
 
+NEARLY = Status("converged", "The antecedent holds up to what the penalty allows; `error` says how nearly.", "")
+
+
 def infeasible(reason: str, remedy: str) -> Status:
     """Creates the status of a question that has no answer."""
     return Status("infeasible", reason, remedy)
@@ -67,27 +83,36 @@ class Counterfactual:
     r"""The answer to a counterfactual question, with its evidence.
 
     Args:
+        graph: The causal graph.
         values: Counterfactual values :math:`x^*` by variable, in the data's own units, with shape `(*batch, *shape)`.
         noise: Counterfactual noise :math:`u^*` by variable.
         factual: The factual world.
-        antecedent: What was asked for, by variable.
+        antecedent: What was asked for, by variable: values, or an interval.
         moved: The distance that each variable's noise carries, with shape `(*batch,)`: the explanation.
         distance: The total distance, with shape `(*batch,)`.
         error: How far a fresh prediction from the noise misses the antecedent, in standard deviations of the variable,
             with shape `(*batch,)`.
+        farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
         status: The status of each row; a single one for a single row.
         batch: The batch shape.
     """
 
+    graph: CausalGraph
     values: Mapping[str, Tensor]
     noise: Mapping[str, Tensor]
     factual: World
-    antecedent: Mapping[str, Tensor]
+    antecedent: Mapping[str, Any]
     moved: Mapping[str, Tensor]
     distance: Tensor
     error: Tensor
+    farthest: Tensor
     status: Any
     batch: torch.Size
+
+    @property
+    def extrapolates(self) -> Tensor:
+        """Whether a row rests on noise beyond 4 standard deviations, of which data show next to nothing."""
+        return self.farthest > FAR
 
     def to_frame(self) -> "pandas.DataFrame":
         """Writes the answer as a data frame: values, factual values, what moved, distance, error and status."""

@@ -9,7 +9,7 @@ __all__ = ["SCM"]
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -116,7 +116,7 @@ class SCM:
         Returns:
             The report: held-out likelihood, learning curves, decisions.
         """
-        names = self._names(only, "only")
+        names = self.names(only, "only")
         plan = Plan(seed, self._training(training), checkpoint, progress)
         known = {} if only is None else self.variables
         variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known, names)
@@ -180,7 +180,7 @@ class SCM:
             The log-density, with shape `(*batch,)`.
         """
         x, _ = self._complete_checked(values, None, abduct=False)
-        names = self._names(of, "of")
+        names = self.names(of, "of")
         terms = [self.mechanisms[name].log_prob(x[name], self._joined(name, x, x[name][..., :0])) for name in names]
         if not all(term.isfinite().all() for term in terms):
             self.factual_rows(values)  # names the value that no noise gives
@@ -245,30 +245,45 @@ class SCM:
         return scm
 
     def complete_rows(
-        self, values: Mapping[str, Tensor], noise: Mapping[str, Tensor]
+        self,
+        values: Mapping[str, Tensor],
+        noise: Mapping[str, Tensor],
+        *,
+        names: Collection[str] | None = None,
+        reduced: Mapping[str, Tensor] | None = None,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         r"""Walks the graph once and fills in what is missing; the pass that everything else is made of.
 
         Args:
             values: Values :math:`x`, with shape `(*batch, value)`. They hold, whatever the law says.
             noise: Noise :math:`u`, with shape `(*batch, noise)`; a variable of which both are given is left as it is.
+            names: The variables to walk, with all causes of each; None walks all.
+            reduced: What `Mechanism.reduce` made of some of the values, where a pass is made again and again.
 
         Returns:
-            Values and noise of every variable.
+            Values and noise of every variable that was walked.
         """
+        names, reduced = self.graph if names is None else names, reduced or {}
         batch = common_batch({**noise, **values})
         empty = torch.empty(*batch, 0, device=self.device, dtype=self.dtype)
         x: dict[str, Tensor] = {}
         u: dict[str, Tensor] = {}
 
         for name in self.graph.order:
-            parents = self._joined(name, x, empty)
-            if name in values:
+            if name not in names:
+                continue
+            mechanism = self.mechanisms[name]
+            if name in values and name in noise:
+                x[name], u[name] = values[name].expand(*batch, -1), noise[name]
+            elif name in reduced:
                 x[name] = values[name].expand(*batch, -1)
-                u[name] = noise[name] if name in noise else self.mechanisms[name].abduct(x[name], parents)
+                u[name] = mechanism.abduct_reduced(reduced[name], self._joined(name, x, empty))
+            elif name in values:
+                x[name] = values[name].expand(*batch, -1)
+                u[name] = mechanism.abduct(x[name], self._joined(name, x, empty))
             else:
                 u[name] = noise.get(name, empty)
-                x[name] = self.mechanisms[name].predict(u[name], parents)
+                x[name] = mechanism.predict(u[name], self._joined(name, x, empty))
             u[name] = u[name].expand(*batch, -1)
 
         return x, u
@@ -338,6 +353,12 @@ class SCM:
     def _place(self, rows: Tensor) -> Tensor:
         return rows.to(device=self.device, dtype=self.dtype)
 
+    def spread(self, name: str) -> Tensor:
+        """The standard deviation of each component of a variable in the data of its fit; 1 where a law is given."""
+        sd = self.variables[name].sd or (1.0,) * self.variables[name].dim
+
+        return torch.tensor(sd, dtype=self.dtype, device=self.device)
+
     def show(self, name: str, rows: Tensor) -> Tensor:
         """Brings values of a variable, as rows, to the shape in which people see them."""
         return self._show(rows, self.variables[name].shape)
@@ -373,7 +394,7 @@ class SCM:
             self.variables = {name: Variable.of_dim(name, dims[name], limits[name]) for name in self.graph}
             self.mechanisms = {name: self._bind(name) for name in self.graph}
 
-    def _names(self, chosen: Sequence[str] | None, where: str) -> tuple[str, ...]:
+    def names(self, chosen: Sequence[str] | None, where: str) -> tuple[str, ...]:
         """The chosen variables, or all; a lone name is one."""
         if chosen is None:
             return tuple(self.graph)

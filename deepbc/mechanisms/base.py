@@ -155,6 +155,21 @@ class Mechanism(Learner):
 
         return _in_chunks(self._abduct, x, parents)
 
+    def reduce(self, x: Tensor) -> Tensor:
+        r"""Computes what of an abduction depends on the value alone, so that many parents can be tried at that value.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+
+        Returns:
+            What `abduct_reduced` takes, with shape `(*batch, value)`.
+        """
+        return x
+
+    def abduct_reduced(self, z: Tensor, parents: Tensor) -> Tensor:
+        """Computes the noise as `abduct` does, from what `reduce` made of the value."""
+        return self._abduct(z, parents)
+
     def log_volume(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes :math:`\log | \det \partial f^{-1}(x_{pa}, x) / \partial x |`, with shape `(*batch,)`.
 

@@ -16,6 +16,7 @@ References:
 
 __all__ = ["Flow"]
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -113,15 +114,23 @@ class Flow(Mechanism):
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._invert(x, parents)[0]
 
+    def reduce(self, x: Tensor) -> Tensor:
+        # In a vector, later components see earlier ones as they are outside all layers.
+        return x if self.value_dim > 1 else _inward(self.outer.inward(x)[0], x[..., :0], self._constant())[0]
+
+    def abduct_reduced(self, z: Tensor, parents: Tensor) -> Tensor:
+        if self.value_dim > 1:
+            return self._abduct(z, parents)
+
+        layers = self._active()
+        return _inward(z, self.inputs.inward(parents), layers[: len(layers) - len(self._constant())])[0]
+
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        z, log_volume = self.outer.inward(x)
-        context = self._context(self.inputs.inward(parents), z)
+        y, log_volume = self.outer.inward(x)
+        context = self._context(self.inputs.inward(parents), y)
+        u, log_slope = _inward(y, context, self._active())
 
-        for layer in reversed(self._active()):
-            z, log_slope = layer.inward(z, context)
-            log_volume = log_volume + log_slope
-
-        return z, log_volume.sum(-1)
+        return u, (log_volume + log_slope).sum(-1)
 
     def _context(self, parents: Tensor, y: Tensor) -> Tensor:
         """Joins scaled parents and the components known so far; those not yet known are zero, and masked anyway."""
@@ -132,6 +141,12 @@ class Flow(Mechanism):
 
     def _active(self) -> "list[_Layer]":
         return [self.conditional, *self.backbone] if self.corrected else [*self.backbone]
+
+    def _constant(self) -> "list[_Layer]":
+        """The outermost layers, as far as they are the same for all parents."""
+        layers = itertools.takewhile(lambda layer: layer.constant, reversed(self._active()))
+
+        return [*layers][::-1]
 
     def _state(self) -> dict[str, Tensor]:
         return {key: value.clone() for key, value in self.state_dict().items()}
@@ -196,6 +211,16 @@ class Flow(Mechanism):
         return Outcome(held_out, (*outcome.notes, note))
 
 
+def _inward(z: Tensor, context: Tensor, layers: "Sequence[_Layer]") -> tuple[Tensor, Tensor]:
+    """Maps through layers toward the noise, with the logarithm of the slope; both have shape `(*batch, value)`."""
+    log_slope = torch.zeros_like(z)
+    for layer in reversed(layers):
+        z, log_part = layer.inward(z, context)
+        log_slope = log_slope + log_part
+
+    return z, log_slope
+
+
 def _gain(before: Tensor, after: Tensor) -> tuple[float, float]:
     """The mean fall of the losses of rows, and its standard error."""
     gain = before - after
@@ -205,6 +230,8 @@ def _gain(before: Tensor, after: Tensor) -> tuple[float, float]:
 
 class _Layer(nn.Module, ABC):
     """A monotone map of each component, given the context."""
+
+    constant = False
 
     @abstractmethod
     def outward(self, z: Tensor, context: Tensor, components: slice) -> Tensor:
@@ -269,6 +296,7 @@ class _Spline(_Layer):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         self.parameters_of = parameters
+        self.constant = isinstance(parameters, Constant)
         self.bins = (parameters.bias.shape[-1] + 1) // 3
         self.normal = torch.linspace(-3.0, 3.0, self.bins + 1, dtype=torch.float64)[1:-1]
         self._place(self.normal.expand(len(parameters.bias), -1))

@@ -1,5 +1,6 @@
 """Questions put to a model."""
 
-__all__ = ["intervene"]
+__all__ = ["backtrack", "intervene"]
 
+from deepbc.queries.backtracking import backtrack
 from deepbc.queries.interventional import intervene

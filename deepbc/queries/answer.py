@@ -1,100 +1,103 @@
-"""What the questions share: reading the antecedent, and putting together the answer with its evidence."""
+"""What the questions share: putting together the answer with its evidence."""
 
-__all__ = ["answer", "read_antecedent"]
+__all__ = ["LARGEST_ERROR", "Endings", "answer"]
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_finite, check_type, pick
-from deepbc.data import read
 from deepbc.distances import Distance
-from deepbc.errors import DataError
-from deepbc.results import CONVERGED, Counterfactual, infeasible
+from deepbc.intervals import Interval
+from deepbc.queries.question import Asked, Question
+from deepbc.results import Counterfactual, Status
 from deepbc.scm import SCM
-from deepbc.variables import common_batch, flatten
+from deepbc.world import World
 
-Rows = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]
+Rows = Mapping[str, Tensor]
 
 LARGEST_ERROR = 1e-6
-UNREACHED = infeasible(
-    "No noise leads to these values: the antecedent lies outside the support or bounds of its variable, the variable "
-    "is a deterministic prediction, or a law downstream yields no number. The values are those of the force.",
-    "Ask for a value that the laws can give.",
-)
+# A value this many units of its own rounding away is met: nothing nearer may exist.
+ROUNDING = 16
 
 
-def read_antecedent(scm: SCM, antecedent: Any) -> dict[str, Tensor]:
-    """Reads and checks an antecedent, as rows of shape `(*batch, value)`.
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """How each row ended.
 
-    A value outside the bounds of its variable is no error here: the answer says that it cannot be reached.
+    Args:
+        statuses: What can have happened: first success, last a miss that nothing else explains.
+        code: Which of them happened, with shape `(rows,)`.
+        reach: The largest error, in standard deviations, that counts as none.
     """
-    columns = read(antecedent, "antecedent")
-    if not columns:
-        raise DataError("antecedent: expected at least one variable, got none. Write for example {'x': 3.0}.")
 
-    rows: dict[str, Tensor] = {}
-    for name, column in columns.items():
-        where = f"antecedent {name!r}"
-        variable = scm.variables[pick(name, tuple(scm.graph), "antecedent")]
-        rows[name] = flatten(column, variable.shape, where)
-        check_finite(rows[name], where)
-
-    return {name: each.to(device=scm.device, dtype=scm.dtype) for name, each in rows.items()}
+    statuses: tuple[Status, ...]
+    code: Tensor
+    reach: float = LARGEST_ERROR
 
 
 def answer(
-    scm: SCM, factual: Rows, antecedent: Mapping[str, Tensor], counterfactual: Rows, distance: Distance
+    scm: SCM, question: Question, counterfactual: tuple[Rows, Rows], distance: Distance, endings: Endings
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
     Args:
         scm: The model.
-        factual: Factual values and noise, as rows.
-        antecedent: What was asked for, with shape `(*batch, value)`.
-        counterfactual: Counterfactual values and noise, as rows.
+        question: What was asked.
+        counterfactual: Counterfactual values and noise, each with shape `(rows, dim)`.
         distance: How far two noises are apart.
+        endings: How each row ended; one that misses is never a success.
     """
-    check_type(distance, Distance, "distance")
-    distance.check(tuple(scm.graph))
-    batch = common_batch(counterfactual[0])
-    world = scm.world(*counterfactual)
-    before = scm.world(*({name: rows.expand(*batch, -1) for name, rows in part.items()} for part in factual))
-    moved = {name: distance.moved(name, counterfactual[1][name], factual[1][name]) for name in scm.graph}
-    error = _error(scm, antecedent, counterfactual[1]).double().cpu()
-    possible = _possible(scm, *counterfactual).cpu()
+    batch = question.batch
+    x, u = counterfactual
+    moved = {name: distance.moved(name, u[name], question.u[name]) for name in scm.graph}
+    error, met = _error(scm, question.asked, u, endings.reach)
+    missed = (endings.code == 0) & ~(met & _possible(scm, x, u))
+    code = torch.where(missed, len(endings.statuses) - 1, endings.code)
+    statuses = np.empty(len(endings.statuses), dtype=object)
+    statuses[:] = endings.statuses
+    after, before = _world(scm, x, u, batch), _world(scm, question.x, question.u, batch)
 
     return Counterfactual(
-        values=world.values,
-        noise=world.noise,
+        graph=scm.graph,
+        values=after.values,
+        noise=after.noise,
         factual=before,
-        antecedent={name: scm.show(name, rows.expand(*batch, -1)) for name, rows in antecedent.items()},
-        moved={name: each.double().cpu() for name, each in moved.items()},
-        distance=torch.stack(list(moved.values())).sum(0).double().cpu(),
-        error=error,
-        status=_status(error, possible, scm.dtype),
+        antecedent={name: _shown(scm, name, each, batch) for name, each in question.asked.items()},
+        moved={name: _column(each, batch) for name, each in moved.items()},
+        distance=_column(torch.stack(list(moved.values())).sum(0), batch),
+        error=_column(error, batch),
+        farthest=_column(_farthest(u, question.u), batch),
+        status=statuses[code.cpu().numpy()].reshape(tuple(batch))[()],
         batch=batch,
     )
 
 
-def _error(scm: SCM, antecedent: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> Tensor:
-    """Predicts afresh from the noise and measures the largest miss, in standard deviations of the variable."""
-    fresh, _ = scm.complete_rows({}, u)
-    misses = [
-        ((fresh[name] - wanted) / _spread(scm, name).to(wanted)).abs().amax(-1) for name, wanted in antecedent.items()
-    ]
+def _error(scm: SCM, asked: Mapping[str, Asked], u: Rows, reach: float) -> tuple[Tensor, Tensor]:
+    """Predicts the antecedent and its causes afresh from the noise.
 
-    return torch.stack(torch.broadcast_tensors(*misses)).amax(0)
+    Returns:
+        The largest miss, in standard deviations of the variable, and whether it counts as none; a NaN does not.
+    """
+    names = {*asked, *scm.graph.ancestors(*asked)}
+    fresh, _ = scm.complete_rows({}, {name: u[name] for name in names}, names=names)
+
+    errors, met = [], []
+    for name, each in asked.items():
+        sd = scm.spread(name)
+        missed = each.missed(fresh[name]) / sd
+        rounding = ROUNDING * torch.finfo(scm.dtype).eps * fresh[name].abs() / sd
+        allowed = torch.maximum(torch.full_like(missed, max(reach, 1e3 * torch.finfo(scm.dtype).eps)), rounding)
+        errors.append(missed.amax(-1))
+        met.append((missed <= allowed).all(-1))
+
+    return torch.stack(errors).amax(0), torch.stack(met).all(0)
 
 
-def _spread(scm: SCM, name: str) -> Tensor:
-    return torch.tensor(scm.variables[name].sd or (1.0,), dtype=torch.float64)
-
-
-def _possible(scm: SCM, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> Tensor:
+def _possible(scm: SCM, x: Rows, u: Rows) -> Tensor:
     """Whether a row is a world: every value and noise a number, every value inside its bounds."""
     rows = [u[name].isfinite().all(-1) for name in scm.graph]
     for name, variable in scm.variables.items():
@@ -103,10 +106,27 @@ def _possible(scm: SCM, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> Ten
     return torch.stack(rows).all(0)
 
 
-def _status(error: Tensor, possible: Tensor, dtype: torch.dtype) -> Any:
-    """Gives each row its status; a single row a single one. A NaN is a miss."""
-    largest = max(LARGEST_ERROR, 1e3 * torch.finfo(dtype).eps)
-    reached = ((error <= largest) & possible).numpy()
-    status = np.where(reached, np.array(CONVERGED, dtype=object), np.array(UNREACHED, dtype=object))
+def _farthest(u_star: Rows, u: Rows) -> Tensor:
+    """The largest noise among those that moved, with shape `(rows,)`; 0 where none did."""
+    parts = [torch.where(u_star[name] == u[name], 0.0, u_star[name]).abs() for name in u_star]
 
-    return status[()]
+    return torch.cat(parts, dim=-1).amax(-1)
+
+
+def _shown(scm: SCM, name: str, asked: Asked, batch: torch.Size) -> Any:
+    """The antecedent as people see it: a value a row, or an interval."""
+    ends = [scm.show(name, _unflat(end, batch)) for end in (asked.lower, asked.upper)]
+
+    return Interval(*ends) if asked.interval else ends[0]
+
+
+def _world(scm: SCM, x: Rows, u: Rows, batch: torch.Size) -> World:
+    return scm.world(*({name: _unflat(rows, batch) for name, rows in part.items()} for part in (x, u)))
+
+
+def _unflat(rows: Tensor, batch: torch.Size) -> Tensor:
+    return rows.reshape(*batch, rows.shape[-1])
+
+
+def _column(rows: Tensor, batch: torch.Size) -> Tensor:
+    return rows.double().cpu().reshape(batch)

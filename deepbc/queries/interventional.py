@@ -13,14 +13,22 @@ from typing import Any
 
 import torch
 
-from deepbc.distances import Distance, Squared
-from deepbc.queries.answer import answer, read_antecedent
-from deepbc.results import Counterfactual
+from deepbc._checks import check_forced
+from deepbc.distances import read_distance
+from deepbc.queries.answer import Endings, answer
+from deepbc.queries.question import read_question
+from deepbc.results import CONVERGED, Counterfactual, infeasible
 from deepbc.scm import SCM
+
+UNREACHED = infeasible(
+    "No noise leads to these values: the antecedent lies outside the support or bounds of its variable, the variable "
+    "is a deterministic prediction, or a law downstream yields no number. The values are those of the force.",
+    "Ask for a value that the laws can give.",
+)
 
 
 @torch.no_grad()
-def intervene(scm: SCM, factual: Any, do: Any, *, distance: Distance | None = None) -> Counterfactual:
+def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Counterfactual:
     r"""Answers what would have been different, had the antecedent been forced.
 
     Args:
@@ -28,7 +36,7 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Distance | None = No
         factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
         do: The antecedent: for each variable one value for all rows or one a row. One factual row with many values
             gives as many rows.
-        distance: How the noise that the antecedent implies is compared with the factual one; squared by default.
+        distance: How the noise that the antecedent implies is compared with the factual one, as for `backtrack`.
 
     Returns:
         The answer. Its `noise` at the antecedent is the noise that would have led there, so that `moved` and `distance`
@@ -44,13 +52,15 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Distance | None = No
         >>> cf.values["b"].item(), cf.moved["a"].item(), cf.status
         (6.5, 4.0, 'converged')
     """
-    x, u = scm.factual_rows(factual)
-    antecedent = read_antecedent(scm, do)
+    question = read_question(scm, factual, do)
+    read = read_distance(distance, tuple(scm.graph))
+    forced = {name: check_forced(each.lower, each.interval, name) for name, each in question.asked.items()}
 
     # Only effects of the antecedent change; the others keep their values to the last digit.
-    effects = scm.graph.descendants(*antecedent)
-    values = {name: x[name] for name in scm.graph if name not in effects}
-    noise = {name: u[name] for name in scm.graph if name not in antecedent}
-    after = scm.complete_rows({**values, **antecedent}, noise)
+    effects = scm.graph.descendants(*forced)
+    values = {name: question.x[name] for name in scm.graph if name not in effects}
+    noise = {name: question.u[name] for name in scm.graph if name not in forced}
+    after = scm.complete_rows({**values, **forced}, noise)
+    reached = torch.zeros(question.batch.numel(), dtype=torch.long, device=scm.device)
 
-    return answer(scm, (x, u), antecedent, after, distance or Squared())
+    return answer(scm, question, after, read, Endings((CONVERGED, UNREACHED), reached))

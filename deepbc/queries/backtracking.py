@@ -1,0 +1,309 @@
+r"""Backtracking counterfactuals: what would have been, had X been x*, with every causal law kept?
+
+The change is traced back to the noise. The mode, the most likely such world, solves
+
+.. math:: \min_{u'} \; \sum_i d_i(u'_i, u_i) \quad \text{subject to} \quad F_S(u') = x^*_S.
+
+Where a variable of the antecedent is exactly invertible it is *pinned*: its value is given and its noise implied, so
+that the antecedent holds by construction and only the noises of its causes are sought. Only the antecedent and its
+causes take part; everything else is completed once, afterwards. The mode is the minimum of the distance, which is not
+in general the peak of the density that is sampled.
+
+References:
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.
+"""
+
+__all__ = ["backtrack"]
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_type
+from deepbc.distances import Distance, read_distance
+from deepbc.progress import progress
+from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
+from deepbc.queries.question import Asked, Question, read_question
+from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
+from deepbc.scm import SCM
+from deepbc.solvers import Exact, Solver
+from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
+
+CHUNK = 16_384
+
+Rows = dict[str, Tensor]
+
+MISSED = not_converged(
+    "A fresh prediction from the noise misses the antecedent; this is the best found, and `error` says by how much.",
+    "Take the solver Exact(), ask for less, or look at the laws: one of them may not be its own inverse there.",
+)
+
+
+def backtrack(
+    scm: SCM,
+    factual: Any,
+    antecedent: Any,
+    *,
+    solver: Solver | None = None,
+    distance: Any = None,
+    scope: Sequence[str] | None = None,
+) -> Counterfactual:
+    r"""Answers what would have been different, had the antecedent held, all laws kept: the most likely such world.
+
+    Args:
+        scm: The fitted model.
+        factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
+        antecedent: For each variable one value for all rows or one a row, or an interval: `at_least`, `at_most`,
+            `between`. One factual row with many values gives as many rows.
+        solver: How the world is found; `Exact()` by default.
+        distance: How far two noises are apart: `Squared()` by default, another `Distance`, a mapping from variables to
+            distances, or a differentiable function `(u_star, u) -> cost` of noises `(rows, noise)`.
+        scope: The variables whose noise may carry the change; None is all.
+
+    Returns:
+        The answer. `moved` says which noise carried the change, `error` how far a fresh prediction from the noise
+        misses the antecedent, `status` how each row ended.
+
+    Example:
+        >>> from deepbc import CausalGraph, Equation
+        >>> law = Equation(predict=lambda u, parents: u, abduct=lambda x, parents: x)
+        >>> double = Equation(predict=lambda u, p: 2 * p["a"] + u, abduct=lambda x, p: x - 2 * p["a"])
+        >>> scm = SCM(CausalGraph.parse("a -> b"), {"a": law, "b": double})
+        >>> cf = backtrack(scm, {"a": 1.0, "b": 2.0}, {"b": 7.0})
+        >>> round(cf.values["a"].item(), 6), round(cf.distance.item(), 6), cf.status
+        (3.0, 5.0, 'converged')
+    """
+    solver = Exact() if solver is None else solver
+    check_type(solver, Solver, "solver")
+    question = read_question(scm, factual, antecedent)
+    read = read_distance(distance, tuple(scm.graph))
+    for name, rows in question.u.items():
+        read.of(name).check_rest(rows[:CHUNK], f"distance of {name!r}")
+
+    outside = _outside(scm, question.asked)
+    plan = _Plan.of(scm, solver, read, scm.names(scope, "scope"), _aims(scm, question, outside.any(0)))
+    slices = [slice(start, start + CHUNK) for start in range(0, question.batch.numel(), CHUNK)] or [slice(0, 0)]
+    parts = []
+    with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
+        for part in slices:
+            parts.append(plan.solve(question, part))
+            shown.advance()
+
+    x = {name: torch.cat([each.x[name] for each in parts]) for name in scm.graph}
+    u = {name: torch.cat([each.u[name] for each in parts]) for name in scm.graph}
+    trouble = torch.cat([each.trouble for each in parts])
+
+    with torch.no_grad():
+        return answer(scm, question, (x, u), read, _endings(plan, trouble, outside))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The counterfactual values and noise of a chunk of rows, and how each row ended."""
+
+    x: Rows
+    u: Rows
+    trouble: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What takes part in a question, and in which role.
+
+    Args:
+        scm: The model.
+        solver: The solver.
+        distance: The distance.
+        aims: What each variable of the antecedent is to be, with shape `(rows, value)`.
+        names: The antecedent and its causes, in topological order.
+        pinned: The variables whose value is given and whose noise is implied.
+        free: The variables whose noise is sought.
+        fixed: The variables that cannot change.
+        scope: The variables whose noise may move.
+    """
+
+    scm: SCM
+    solver: Solver
+    distance: Distance
+    aims: Mapping[str, Asked]
+    names: tuple[str, ...]
+    pinned: tuple[str, ...]
+    free: tuple[str, ...]
+    fixed: frozenset[str]
+    scope: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, scm: SCM, solver: Solver, distance: Distance, scope: Sequence[str], aims: Mapping[str, Asked]
+    ) -> "_Plan":
+        names = tuple(name for name in scm.graph.order if name in {*aims, *scm.graph.ancestors(*aims)})
+        pinned = tuple(
+            name
+            for name in names
+            if name in aims and solver.pins and scm.mechanisms[name].pinnable and not aims[name].interval
+        )
+        free = tuple(name for name in names if name not in pinned and name in scope and scm.mechanisms[name].noise_dim)
+        changing = {*pinned, *free}
+        fixed = set[str]()
+        for name in names:
+            if name not in changing and all(parent in fixed for parent in scm.graph.parents(name)):
+                fixed.add(name)
+
+        return cls(scm, solver, distance, aims, names, pinned, free, frozenset(fixed), frozenset(scope))
+
+    def solve(self, question: Question, rows: slice) -> _Part:
+        """Solves for a slice of the rows, and completes it."""
+        x, u = ({name: each[rows] for name, each in part.items()} for part in (question.x, question.u))
+        aims = {name: Asked(each.lower[rows], each.upper[rows], each.interval) for name, each in self.aims.items()}
+        problem = self._problem(x, u, aims)
+        solution = self.solver.solve(problem)
+        lost = ~solution.noises.isfinite().all(-1)
+        trouble = torch.where(lost & (solution.trouble == Trouble.NONE), int(Trouble.NO_NUMBER), solution.trouble)
+
+        with torch.no_grad():
+            return _Part(*self._complete(x, u, aims, solution, lost), trouble)
+
+    def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
+        scm, carriers = self.scm, (*self.free, *self.pinned)
+        sizes = [u[name].shape[-1] for name in self.free]
+        sd = {name: scm.spread(name) for name in aims}
+        constrained = [name for name in self.names if name in aims and name not in self.pinned]
+        empty = next(iter(x.values()))[:, :0]
+
+        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+            noise = dict(zip(self.free, v.split(sizes, dim=-1), strict=True)) if self.free else {}
+            held = {name: given[f"noise of {name}"] for name in self.names if f"noise of {name}" in given}
+            values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
+            reduced = {name: given[f"reduced {name}"] for name in self.pinned}
+            after, implied = scm.complete_rows(values, {**held, **noise}, names=self.names, reduced=reduced)
+
+            return (
+                torch.cat([v[:, :0], *(implied[name] for name in self.pinned)], dim=-1),
+                torch.cat([v[:, :0], *(after[name] / sd[name] for name in constrained)], dim=-1),
+            )
+
+        with torch.no_grad():
+            given = {f"noise of {name}": u[name] for name in self.names if name not in carriers}
+            given |= {f"value of {name}": x[name] for name in self.fixed}
+            given |= {f"value of {name}": aims[name].lower for name in self.pinned}
+            given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
+
+        rest = torch.cat([empty, *(u[name] for name in carriers)], dim=-1)
+        terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
+        movable = torch.cat(
+            [empty.bool(), *(torch.full_like(u[name], name in self.scope, dtype=torch.bool) for name in carriers)],
+            dim=-1,
+        )
+
+        return Problem(
+            rest=rest,
+            movable=movable,
+            lower=torch.cat([empty, *(aims[name].lower / sd[name] for name in constrained)], dim=-1),
+            upper=torch.cat([empty, *(aims[name].upper / sd[name] for name in constrained)], dim=-1),
+            given=given,
+            law=law,
+            cost=Cost(terms, rest),
+            free=sum(sizes),
+        )
+
+    def _complete(
+        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, lost: Tensor
+    ) -> tuple[Rows, Rows]:
+        """Completes the world from the solution; what no change reaches keeps its values to the last digit."""
+        scm = self.scm
+        carriers = (*self.free, *self.pinned)
+        parts = solution.noises.split([u[name].shape[-1] for name in carriers], dim=-1) if carriers else ()
+        found = {
+            name: torch.where(lost.unsqueeze(-1), u[name], part) for name, part in zip(carriers, parts, strict=True)
+        }
+        changing = {*carriers, *scm.graph.descendants(*carriers)}
+        values = {name: x[name] for name in scm.graph if name not in changing}
+        # A row that was lost stays as it was.
+        values |= {name: torch.where(lost.unsqueeze(-1), x[name], aims[name].lower) for name in self.pinned}
+
+        return scm.complete_rows(values, {**u, **found})
+
+
+def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
+    """What is sought: intervals inside the bounds, drawn in; an interval that stands alone is its nearest value.
+
+    A row that asks for what is outside the bounds stands still.
+    """
+    aims = {}
+    for name, asked in question.asked.items():
+        x, aim = question.x[name], asked
+        if asked.interval:
+            variable = scm.variables[name]
+            inside = Asked(asked.lower.clamp(min=variable.lower), asked.upper.clamp(max=variable.upper), True)
+            aim = inside.drawn_in(scm.spread(name))
+        if asked.interval and len(question.asked) == 1:
+            nearest = torch.where(asked.missed(x) == 0, x, x.clamp(aim.lower, aim.upper))
+            aim = Asked(nearest, nearest, False)
+        lower, upper = (torch.where(outside.unsqueeze(-1), x, end) for end in (aim.lower, aim.upper))
+        aims[name] = Asked(lower, upper, aim.interval)
+
+    return aims
+
+
+def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
+    """Which variables of the antecedent, in order, are asked to leave their bounds, with shape `(asked, rows)`."""
+    return torch.stack(
+        [
+            ((each.upper <= scm.variables[name].lower) | (each.lower >= scm.variables[name].upper)).any(-1)
+            for name, each in asked.items()
+        ]
+    )
+
+
+def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
+    """Says in words how each row ended."""
+    solver = plan.solver
+    statuses = [
+        CONVERGED if solver.reach <= LARGEST_ERROR else NEARLY,
+        not_converged(
+            f"{solver!r} ended before it was done; this is the best found, and `error` says how far it misses.",
+            "Give it more steps or more starts, or take the solver Exact().",
+        ),
+        _unreached(plan),
+        infeasible(
+            "The laws yield no number for the antecedent: it lies outside the support of its variable. The row is left "
+            "as it was.",
+            "Ask for a value that the laws can give.",
+        ),
+    ]
+    code = trouble.clone()
+    for name, rows in zip(plan.aims, outside, strict=True):
+        variable = plan.scm.variables[name]
+        code[rows] = len(statuses)
+        statuses.append(
+            infeasible(
+                f"{name!r} is asked to leave its bounds ({variable.lower:g}, {variable.upper:g}). The row is left as "
+                f"it was.",
+                "Ask for a value inside the bounds.",
+            )
+        )
+
+    return Endings((*statuses, MISSED), code, solver.reach)
+
+
+def _unreached(plan: _Plan) -> Status:
+    """What a row says whose antecedent cannot be reached from where its solver ended."""
+    names = ", ".join(map(repr, plan.aims))
+    if not any(name in plan.scope for name in (*plan.free, *plan.pinned)):
+        return infeasible(
+            f"No noise in scope can reach the antecedent ({names}): neither its own nor that of a cause may move.",
+            "Widen the scope.",
+        )
+    if len(plan.aims) > 1:
+        return infeasible(
+            f"The antecedents ({names}) contradict each other, or no noise in scope can reach them together.",
+            "Ask for less, or widen the scope.",
+        )
+
+    return infeasible(
+        f"No noise in scope can reach the antecedent ({names}): the noises that may move stop short of it.",
+        "Ask for less, or widen the scope.",
+    )

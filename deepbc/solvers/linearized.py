@@ -1,0 +1,95 @@
+r"""The paper's algorithm 1: linearise what the noise leads to, solve the penalised problem in closed form, repeat.
+
+.. math:: u' \leftarrow (\lambda^{-1} W + J^\top J + \epsilon I)^\dagger
+          (\lambda^{-1} W u + J^\top (x^* + J u' - F(u')))
+
+The steps are not damped and there is no merit function, so on some rows they cycle; such rows say so. It is here for
+reproduction and comparison.
+
+References:
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), algorithm 1 and eq. 20.
+"""
+
+__all__ = ["Linearized"]
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_between, check_count
+from deepbc.errors import SettingError
+from deepbc.solvers.base import Solver
+from deepbc.solvers.penalty import ended, penalised, reachable
+from deepbc.solvers.problem import Problem, Solution
+
+
+class Linearized(Solver):
+    r"""Creates the paper's own solver.
+
+    Args:
+        penalty: The weight :math:`\lambda` of the squared miss, in standard deviations of the variable.
+        steps: The number of steps.
+        damping: The damping :math:`\epsilon`.
+
+    Example:
+        >>> Linearized()
+        Linearized(penalty=1000, steps=30, damping=0)
+    """
+
+    pins = False
+
+    def __init__(self, *, penalty: float = 1e3, steps: int = 30, damping: float = 0.0) -> None:
+        check_between(penalty, 0.0, torch.inf, "Linearized penalty")
+        check_count(steps, "Linearized steps", least=1)
+        check_between(damping, 0.0, torch.inf, "Linearized damping", closed=True)
+        self.penalty, self.steps, self.damping = penalty, steps, damping
+        self.reach = reachable(penalty)
+
+    def solve(self, problem: Problem) -> Solution:
+        if not problem.cost.quadratic:
+            raise SettingError("Linearized needs squared distances. Take the solver Exact() or Gradient() for others.")
+
+        u = problem.rest
+        movable = problem.movable.to(u.dtype)
+        scale = movable / (problem.cost.floored / self.penalty + self.damping)
+        v = u
+        for _ in range(self.steps):
+            point = problem.linearize(v)
+            jacobian, missed = penalised(problem, point)
+            jacobian = jacobian * movable.unsqueeze(-2)
+            # In terms of the move from the factual noise, which the first weight then leaves out.
+            target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - missed
+            right = (jacobian.mT @ target.unsqueeze(-1)).squeeze(-1) - self.damping * movable * u
+            v = u + _solve(scale, jacobian, right)
+
+        return ended(problem, v, self.reach)
+
+    def __repr__(self) -> str:
+        return f"Linearized(penalty={self.penalty:g}, steps={self.steps}, damping={self.damping:g})"
+
+
+def _solve(scale: Tensor, jacobian: Tensor, right: Tensor) -> Tensor:
+    """Solves `(D + J' J) y = right` with `scale` the inverse of the diagonal `D`, in the smaller of the two spaces."""
+    outputs, free = jacobian.shape[-2:]
+    if outputs <= free:
+        moved = scale * right
+        system = (jacobian * scale.unsqueeze(-2)) @ jacobian.mT
+        system.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        inner = _divide(system, (jacobian @ moved.unsqueeze(-1)).squeeze(-1))
+        return moved - scale * (jacobian.mT @ inner.unsqueeze(-1)).squeeze(-1)
+
+    # In units of the square root of the diagonal; a coordinate that is held has none, and stays.
+    root = scale.sqrt()
+    jacobian = jacobian * root.unsqueeze(-2)
+    system = jacobian.mT @ jacobian
+    system.diagonal(dim1=-2, dim2=-1).add_(1.0)
+
+    return root * _divide(system, root * right)
+
+
+def _divide(system: Tensor, right: Tensor) -> Tensor:
+    if right.shape[-1] == 1:
+        return right / system.squeeze(-1)
+
+    solved: Tensor = torch.linalg.solve_ex(system, right.unsqueeze(-1))[0].squeeze(-1)
+
+    return solved

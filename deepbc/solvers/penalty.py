@@ -1,0 +1,41 @@
+r"""What the solvers of the penalised form share: the miss of each constraint, and how a row ended.
+
+.. math:: \min_{u'} \; d(u', u) + \lambda \lVert F_S(u') - x^*_S \rVert^2
+"""
+
+__all__ = ["ended", "penalised", "reachable"]
+
+import torch
+from torch import Tensor
+
+from deepbc.solvers.problem import Point, Problem, Solution, Trouble
+
+LEAST_REACH = 1e-6
+
+
+def reachable(penalty: float) -> float:
+    """How near a penalised answer comes to its antecedent at best: the penalty itself holds it back by that order."""
+    return max(LEAST_REACH, 10 / penalty)
+
+
+def penalised(problem: Problem, point: Point) -> tuple[Tensor, Tensor]:
+    """The Jacobian and the miss of each constraint; both are zero where an interval holds."""
+    missed = point.values - point.values.clamp(problem.lower, problem.upper)
+    asked = (problem.lower == problem.upper) | (missed != 0)
+
+    return point.jacobian * asked.unsqueeze(-1), missed
+
+
+def ended(problem: Problem, v: Tensor, reach: float) -> Solution:
+    """Takes the coordinates as the solution and says which rows miss."""
+    point = problem.look(v)
+    missed = penalised(problem, point)[1] if len(v) else problem.lower
+    met = (missed.abs() <= reach).all(-1)
+    trouble = torch.where(met, int(Trouble.NONE), int(Trouble.SLOW))
+    trouble[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = Trouble.NO_NUMBER
+
+    return Solution(
+        noises=torch.where(problem.movable, point.noises, problem.rest),
+        trouble=trouble,
+        resting=~problem.movable[:, problem.free :],
+    )

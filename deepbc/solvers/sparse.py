@@ -1,0 +1,99 @@
+r"""Few noises carry the change: solve, keep those that moved most, and solve again with the others at rest.
+
+References:
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.3, sparsity.
+"""
+
+__all__ = ["Sparse"]
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_choice, check_count, check_type
+from deepbc.errors import SettingError
+from deepbc.solvers.base import Solver
+from deepbc.solvers.exact import Exact
+from deepbc.solvers.problem import Problem, Solution, Trouble
+
+MOST_SETS = 1000
+
+
+class Sparse(Solver):
+    """Creates the solver for answers in which few noises move.
+
+    Args:
+        keep: How many may move.
+        solver: The solver of each pass; `Exact()` by default.
+        by: What is counted: each `"coordinate"` of the noise, as in the paper, or whole variables (`"variable"`).
+        search: `"greedy"` keeps those that move most in a first pass, as in the paper; `"exhaustive"` tries all sets of
+            that size, at most 1,000, and returns the best.
+
+    Example:
+        >>> Sparse(keep=1)
+        Sparse(keep=1, solver=Exact(starts=6, steps=200, tolerance=1e-12), by='coordinate', search='greedy')
+    """
+
+    def __init__(
+        self, keep: int, *, solver: Solver | None = None, by: str = "coordinate", search: str = "greedy"
+    ) -> None:
+        check_count(keep, "Sparse keep", least=1)
+        self.solver = solver if solver is not None else Exact()
+        check_type(self.solver, Solver, "Sparse solver")
+        if isinstance(self.solver, Sparse):
+            raise SettingError(
+                "Sparse solver: expected another solver than Sparse. Write Sparse(keep, solver=Exact())."
+            )
+        self.keep = keep
+        self.by = check_choice(by, ("coordinate", "variable"), "Sparse by")
+        self.search = check_choice(search, ("greedy", "exhaustive"), "Sparse search")
+        self.pins, self.reach = self.solver.pins, self.solver.reach
+
+    def solve(self, problem: Problem) -> Solution:
+        noises = problem.rest.shape[-1]
+        groups = problem.cost.group if self.by == "variable" else torch.arange(noises, device=problem.rest.device)
+        count = len(groups.unique())
+        if count <= self.keep:
+            return self.solver.solve(problem)
+
+        member = groups == groups.unique().unsqueeze(-1)
+
+        return self._best(problem, member) if self.search == "exhaustive" else self._greedy(problem, member)
+
+    def _greedy(self, problem: Problem, member: Tensor) -> Solution:
+        """Keeps the groups that move most; `member` says which noises each group has, `(groups, noises)`."""
+        first = self.solver.solve(problem)
+        move = (first.noises - problem.rest).square().nan_to_num() @ member.to(first.noises.dtype).T
+        kept = member[move.topk(self.keep, dim=-1).indices].any(-2)
+
+        return self.solver.solve(problem.holding(problem.movable & kept))
+
+    def _best(self, problem: Problem, member: Tensor) -> Solution:
+        count = math.comb(len(member), self.keep)
+        if count > MOST_SETS:
+            raise SettingError(
+                f"Sparse: {self.keep} of {len(member)} are {count} sets, more than the {MOST_SETS} that an exhaustive "
+                f"search tries. Keep fewer, narrow the scope or take search='greedy'."
+            )
+
+        best = self.solver.solve(problem.holding(torch.zeros_like(problem.movable)))
+        lowest = _height(problem, best)
+        for chosen in itertools.combinations(range(len(member)), self.keep):
+            solution = self.solver.solve(problem.holding(problem.movable & member[list(chosen)].any(0)))
+            cost = _height(problem, solution)
+            best = solution.where(cost < lowest, best)
+            lowest = torch.minimum(cost, lowest)
+
+        return best
+
+    def __repr__(self) -> str:
+        return f"Sparse(keep={self.keep}, solver={self.solver!r}, by={self.by!r}, search={self.search!r})"
+
+
+def _height(problem: Problem, solution: Solution) -> Tensor:
+    """The cost of each row, infinite where it failed."""
+    cost = problem.cost.value(solution.noises, problem.rest)
+
+    return torch.where(solution.trouble == Trouble.NONE, cost, torch.inf)
