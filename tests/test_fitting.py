@@ -380,6 +380,46 @@ def test_two_processes_fit_what_one_does(tmp_path):
         assert torch.allclose(tensor.double(), weights(first)[key].double(), rtol=0, atol=1e-6), key
 
 
+DYING = """
+import os, signal, sys, torch, deepbc as bc, deepbc.training
+from deepbc.checkpoint import Checkpoint
+from deepbc.recipes import morphomnist
+torch.set_num_threads(1)
+deepbc.training.SECONDS_BETWEEN_SAVES = 0.0
+model, checkpoint, saves = sys.argv[1], sys.argv[2], int(sys.argv[3])
+save, rank = Checkpoint.save, os.environ["RANK"]
+
+def save_and_die(self, *given):
+    global saves
+    save(self, *given)
+    saves -= 1
+    if saves == 0 and rank == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Checkpoint.save = save_and_die
+data = morphomnist.truth().sample(1001, seed=0).values
+scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"))
+scm.fit(data, training=bc.Training(epochs=5, batch=100), checkpoint=checkpoint)
+scm.save(model + rank)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_of_which_one_was_killed_resume(tmp_path):
+    script = tmp_path / "fit.py"
+    script.write_text(DYING)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    ends = []
+    for model, checkpoint, saves in (("straight", "c1", 0), ("resumed", "c2", 7), ("resumed", "c2", 0)):
+        call = [*run, tmp_path / model, tmp_path / checkpoint, str(saves)]
+        done = subprocess.run(call, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+        ends.append(done.returncode == 0)
+
+    assert ends == [True, False, True]
+    straight, resumed = (bc.SCM.load(tmp_path / name) for name in ("straight0", "resumed0"))
+    assert same(straight, resumed)
+
+
 @pytest.mark.parametrize("mechanism", [bc.Flow(), bc.Linear(), bc.Additive()], ids=["flow", "linear", "additive"])
 def test_parent_that_is_constant_is_left_alone(mechanism):
     y = np.random.default_rng(0).normal(size=100)

@@ -7,12 +7,28 @@ from hypothesis import strategies as st
 import deepbc as bc
 from deepbc.seeds import generator
 
+
+def equation(dim):
+    """x = tanh(sum of the parents) + cosh(it) sinh(u / 2)"""
+
+    def place(parents):
+        return sum((each.sum(-1, keepdim=True) for each in parents.values()), torch.zeros(1)).tanh()
+
+    return bc.Equation(
+        predict=lambda u, parents: place(parents) + place(parents).cosh() * (u / 2).sinh(),
+        abduct=lambda x, parents: 2 * ((x - place(parents)) / place(parents).cosh()).asinh(),
+        noise=dim,
+        value=dim,
+    )
+
+
 MECHANISMS = {
-    "flow": bc.Flow,
-    "corrected flow": lambda: bc.Flow(correction=True, hidden=[4]),
-    "linear": bc.Linear,
-    "additive": lambda: bc.Additive(hidden=[4]),
-    "predictor": lambda: bc.Predictor(lambda parents: sum(each.sum(-1) for each in parents.values()).tanh()),
+    "flow": lambda dim: bc.Flow(),
+    "corrected flow": lambda dim: bc.Flow(correction=True, hidden=[4]),
+    "linear": lambda dim: bc.Linear(),
+    "additive": lambda dim: bc.Additive(hidden=[4]),
+    "equation": equation,
+    "predictor": lambda dim: bc.Predictor(lambda parents: sum(each.sum(-1) for each in parents.values()).tanh()),
 }
 BOUNDS = [(None, None), (-3.0, None), (None, 40.0), (-2.0, 5.0)]
 ROWS = 40
@@ -26,7 +42,10 @@ def models(draw):
     kinds = {
         name: draw(st.sampled_from(list(MECHANISMS) if parents[name] else list(MECHANISMS)[:-1])) for name in names
     }
-    limits = {name: draw(st.sampled_from(BOUNDS)) for name in names if kinds[name] != "predictor"}
+    bounds = {"equation": BOUNDS[:1]}
+    limits = {
+        name: draw(st.sampled_from(bounds.get(kinds[name], BOUNDS))) for name in names if kinds[name] != "predictor"
+    }
     dims = {name: draw(st.sampled_from([1, 1, 2])) for name in limits}
 
     stream = generator(draw(st.integers(0, 1000)))
@@ -41,7 +60,8 @@ def models(draw):
         data[name] = (free.tanh() * 2.4 + 1.5).clamp(low + 0.01, high - 0.01) + 1e-3 * free.tanh()
         data[name] = data[name].squeeze(-1) if dims[name] == 1 else data[name]
 
-    scm = bc.SCM(bc.CausalGraph(parents), {name: MECHANISMS[kinds[name]]() for name in names}, bounds=limits)
+    mechanisms = {name: MECHANISMS[kinds[name]](dims.get(name, 1)) for name in names}
+    scm = bc.SCM(bc.CausalGraph(parents), mechanisms, bounds=limits)
     scm.fit(data, training=bc.Training(epochs=2))
     return scm
 

@@ -145,14 +145,29 @@ def test_log_volume_is_that_of_the_autograd_jacobian(fitted, name):
     stream = generator(3, name)
     u = 2 * torch.randn(20, mechanism.noise_dim, generator=stream, dtype=torch.float64)
     parents = torch.randn(20, mechanism.parents_dim, generator=stream, dtype=torch.float64)
+    u = torch.cat([u, u[:8].sign() * 10])
+    parents = torch.cat([parents, parents[:8]])
     x = mechanism.predict(u, parents)
 
-    for row in range(20):
+    for row in range(28):
         jacobian = torch.autograd.functional.jacobian(lambda each: mechanism.abduct(each, parents[row]), x[row])  # noqa: B023
         expected = torch.linalg.slogdet(jacobian).logabsdet
         assert abs(mechanism.log_volume(x[row], parents[row]) - expected) < 1e-8
-        normal = torch.distributions.Normal(0, 1).log_prob(u[row].double()).sum()
+        # Of the abducted noise: next to a bound, the value tells less of the noise.
+        normal = torch.distributions.Normal(0, 1).log_prob(mechanism.abduct(x[row], parents[row])).sum()
         assert abs(mechanism.log_prob(x[row], parents[row]) - expected - normal) < 1e-7
+
+
+def test_log_volume_of_an_equation_is_the_closed_form(fitted):
+    stream = generator(10)
+    x = 10 * torch.randn(50, 2, generator=stream, dtype=torch.float64)
+    parents = torch.randn(50, 2, generator=stream, dtype=torch.float64)
+    # u = asinh(x - p1 - p2) / 0.3
+    expected = -(0.3 * (1 + (x[:, 0] - parents.sum(-1)).square()).sqrt()).log()
+    assert torch.allclose(fitted["equation"].log_volume(x[:, :1], parents), expected, rtol=0, atol=1e-12)
+    # u = (x1, x2 / cosh(x1))
+    volume = fitted["equation of a vector"].log_volume(x, parents[:, :0])
+    assert torch.allclose(volume, -x[:, 0].cosh().log(), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name in NOISY if MECHANISMS[name][1] == 1])
@@ -169,8 +184,9 @@ def test_density_integrates_to_one(fitted, name):
     assert abs(torch.trapezoid(density, x.squeeze(-1)).item() - 1) < 1e-3
 
 
-def test_vector_density_integrates_to_one(fitted):
-    mechanism = fitted["additive of a vector"]
+@pytest.mark.parametrize("name", ["additive of a vector", "flow of a root vector"])
+def test_vector_density_integrates_to_one(fitted, name):
+    mechanism = fitted[name]
     parents = torch.zeros(mechanism.parents_dim, dtype=torch.float64)
     u = torch.linspace(-7, 7, 401, dtype=torch.float64)
     corners = mechanism.predict(torch.cartesian_prod(u, u), parents.expand(401**2, -1))
