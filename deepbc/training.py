@@ -213,7 +213,7 @@ class Loop:
 
         numbers, tensors = kept
         state = {**adam.state(), "best_weights": adam.weights.clone()}
-        if numbers.keys() != {*asdict(Run()), "steps"} or _shapes(tensors) != _shapes(state):
+        if _types(numbers) != _types({**asdict(Run()), "steps": 0}) or _shapes(tensors) != _shapes(state):
             raise FitError(
                 f"Variable {self.name!r}: the checkpoint does not hold the state of its stage {stage!r}. Remove the "
                 f"folder to start anew."
@@ -231,6 +231,10 @@ class Loop:
 
     def _key(self, stage: str) -> str:
         return f"{self.name}/{stage}"
+
+
+def _types(numbers: Mapping[str, object]) -> dict[str, type]:
+    return {key: type(number) for key, number in numbers.items()}
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -282,6 +282,10 @@ def without(key):
     return lambda content, tensors: content["stages"]["thickness/flow"].pop(key)
 
 
+def in_words(content, tensors):
+    content["stages"]["thickness/flow"]["epoch"] = "four"
+
+
 def reshaped(content, tensors):
     tensors["thickness/flow/weights"] = tensors["thickness/flow/weights"][:1]
 
@@ -293,6 +297,7 @@ def reshaped(content, tensors):
         (lambda content, tensors: content.update(stages=[1]), bc.StorageError, "is not a checkpoint of ours"),
         (without("epoch"), bc.FitError, "'thickness': the checkpoint does not hold the state of its stage 'flow'"),
         (without("steps"), bc.FitError, "Remove the folder to start anew"),
+        (in_words, bc.FitError, "does not hold the state"),
         (reshaped, bc.FitError, "does not hold the state"),
     ],
 )
