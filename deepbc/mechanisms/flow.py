@@ -82,15 +82,16 @@ class Flow(Mechanism):
     def _build(self, family: Family, generator: Generator) -> None:
         components, parents = family.child.dim, family.parents_dim
 
-        def conditioner(outputs: int) -> Conditioner:
+        def parameters(outputs: int) -> Parameters:
+            if parents + components == 1:
+                return Constant(components, outputs)
             return Conditioner(components, parents, outputs, self.hidden, generator)
 
         def layer(kind: str) -> _Layer:
             if kind == "affine":
-                return _Affine(conditioner(2))
-            return _Spline(
-                Constant(components, 3 * self.bins - 1) if kind == "spline" else conditioner(3 * self.bins - 1)
-            )
+                return _Affine(parameters(2))
+            outputs = 3 * self.bins - 1
+            return _Spline(Constant(components, outputs) if kind == "spline" else parameters(outputs))
 
         self.outer = Outer(family.child)
         self.inputs = Inputs(family.parents)
@@ -100,16 +101,16 @@ class Flow(Mechanism):
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         known = self.inputs.inward(parents)
-        y = u[..., :0]
+        components: list[Tensor] = []
 
         for k in range(self.value_dim):
-            context, component = self._context(known, y), slice(k, k + 1)
+            context, component = self._context(known, components), slice(k, k + 1)
             z = u[..., component]
             for layer in self._active():
                 z = layer.outward(z, context, component)
-            y = torch.cat([y, z], dim=-1)
+            components.append(z)
 
-        return self.outer.outward(y)
+        return self.outer.outward(torch.cat(components, dim=-1) if len(components) > 1 else components[0])
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._invert(x, parents)[0]
@@ -127,17 +128,20 @@ class Flow(Mechanism):
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         y, log_volume = self.outer.inward(x)
-        context = self._context(self.inputs.inward(parents), y)
+        context = self._context(self.inputs.inward(parents), y.split(1, dim=-1))
         u, log_slope = _inward(y, context, self._active())
 
         return u, (log_volume + log_slope).sum(-1)
 
-    def _context(self, parents: Tensor, y: Tensor) -> Tensor:
+    def _context(self, parents: Tensor, components: Sequence[Tensor]) -> Tensor:
         """Joins scaled parents and the components known so far; those not yet known are zero, and masked anyway."""
-        known = y[..., : self.value_dim - 1]
-        unknown = self.value_dim - 1 - known.shape[-1]
+        if self.value_dim == 1:
+            return parents
 
-        return torch.cat([parents, known, known.new_zeros(*known.shape[:-1], unknown)], dim=-1)
+        known = [*components[: self.value_dim - 1]]
+        unknown = parents.new_zeros(*parents.shape[:-1], self.value_dim - 1 - len(known))
+
+        return torch.cat([parents, *known, unknown], dim=-1)
 
     def _active(self) -> "list[_Layer]":
         return [self.conditional, *self.backbone] if self.corrected else [*self.backbone]
@@ -183,7 +187,7 @@ class Flow(Mechanism):
         losses, states = [], []
         for straight in (True, False):
             z, _ = self.outer.inward(x)
-            context = self._context(self.inputs.inward(parents), z)
+            context = self._context(self.inputs.inward(parents), z.split(1, dim=-1))
             for layer in reversed(self._active()):
                 layer.start(z, context, straight=straight)
                 z, _ = layer.inward(z, context)
@@ -253,10 +257,11 @@ class _Affine(_Layer):
     slope: Tensor
     log_spread: Tensor
 
-    def __init__(self, parameters: Conditioner) -> None:
+    def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         components, inputs = parameters.mask.shape
         self.parameters_of = parameters
+        self.constant = isinstance(parameters, Constant)
         self.register_buffer("shift", torch.zeros(components, dtype=torch.float64))
         self.register_buffer("slope", torch.zeros(components, inputs, dtype=torch.float64))
         self.register_buffer("log_spread", torch.zeros(components, dtype=torch.float64))
@@ -298,6 +303,7 @@ class _Spline(_Layer):
         self.parameters_of = parameters
         self.constant = isinstance(parameters, Constant)
         self.bins = (parameters.bias.shape[-1] + 1) // 3
+        self._made: tuple[object, _Transform] | None = None
         self.normal = torch.linspace(-3.0, 3.0, self.bins + 1, dtype=torch.float64)[1:-1]
         self._place(self.normal.expand(len(parameters.bias), -1))
 
@@ -321,7 +327,18 @@ class _Spline(_Layer):
         self._place(z.sort(0).values[places].T)
 
     def _transform(self, context: Tensor, components: slice) -> "_Transform":
-        parameters = self.parameters_of(context, components)
+        if not self.constant or self.parameters_of.bias.requires_grad:
+            return self._make(self.parameters_of(context, components))
+
+        # Made once while the weights stay as they are: solvers ask for it again and again.
+        bias = self.parameters_of.bias
+        key = (components.start, components.stop, bias.data_ptr(), bias._version, bias.dtype)
+        if self._made is None or self._made[0] != key:
+            self._made = (key, self._make(bias[components]))
+
+        return self._made[1]
+
+    def _make(self, parameters: Tensor) -> "_Transform":
         widths, heights, slopes = parameters.split([self.bins, self.bins, self.bins - 1], dim=-1)
 
         return _Transform(widths, heights, slopes, bound=BOX, slope=LEAST_SLOPE)

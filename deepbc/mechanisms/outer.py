@@ -54,7 +54,7 @@ class Outer(nn.Module):
 
     def __init__(self, variable: Variable) -> None:
         super().__init__()
-        self.lower, self.upper = variable.lower, variable.upper
+        self.lower, self.upper, self.bounded = variable.lower, variable.upper, variable.bounded
         self.scaling = Scaling(variable.dim)
 
     def see(self, x: Tensor) -> None:
@@ -66,6 +66,10 @@ class Outer(nn.Module):
         free, log_volume = self._unbound(x)
 
         return self.scaling.inward(free), log_volume - self.scaling.scale.log()
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Computes :math:`y` alone."""
+        return self.scaling.inward(self._unbound(x)[0]) if self.bounded else self.scaling.inward(x)
 
     def outward(self, y: Tensor) -> Tensor:
         """Computes :math:`x`, with shape `(*batch, value)`."""
@@ -119,7 +123,10 @@ class Inputs(nn.Module):
 
     def inward(self, parents: Tensor) -> Tensor:
         """Computes what the law sees, with shape `(*batch, parents)`."""
-        return torch.cat([parents[..., :0], *(outer.inward(part)[0] for outer, part in self._parts(parents))], dim=-1)
+        if not self.dims:
+            return parents
+
+        return torch.cat([outer.scaled(part) for outer, part in self._parts(parents)], dim=-1)
 
     def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
         parts = parents.split(self.dims, dim=-1) if self.dims else ()

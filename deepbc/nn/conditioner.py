@@ -25,6 +25,8 @@ class Parameters(nn.Module, ABC):
     """What computes the parameters of a law's components."""
 
     bias: nn.Parameter
+    # Which part of the context each component may depend on, with shape `(components, inputs)`.
+    mask: Tensor
 
     @abstractmethod
     def forward(self, context: Tensor, components: slice) -> Tensor:
@@ -50,6 +52,7 @@ class Constant(Parameters):
     def __init__(self, components: int, outputs: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(components, outputs, dtype=torch.float64))
+        self.register_buffer("mask", torch.zeros(components, 0, dtype=torch.float64), persistent=False)
 
     def forward(self, context: Tensor, components: slice) -> Tensor:
         return self.bias[components]
@@ -65,8 +68,6 @@ class Conditioner(Parameters):
         hidden: The number of units of each hidden layer of a component; none leaves the linear part alone.
         generator: The source of the first weights.
     """
-
-    mask: Tensor
 
     def __init__(
         self, components: int, parents: int, outputs: int, hidden: Sequence[int], generator: Generator

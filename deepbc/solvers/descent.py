@@ -18,10 +18,18 @@ from torch import Tensor
 from deepbc.solvers.problem import Point, Problem, Trouble
 from deepbc.solvers.steps import Model, dot
 
-MEMORY = 4
+MEMORY = 3
 LONGEST_STEP = 5.0
 SHORTEST = 1e-9
 SHRINK = 0.3
+FEW, FEW_OF_MANY = 256, 0.1
+STRETCH, LONGEST_STRIDE = 3.0, 30.0
+ANYTHING = 1e30
+LARGEST_SURPRISE, SMALL, DEAR = 0.7, 1e-3, 10.0
+COLUMNS = (
+    *("row", "second", "ends", "cost", "missed", "gradient", "step", "size", "multipliers", "fall", "penalty"),
+    *("stride", "length"),
+)
 LARGEST_MISS = 1e-9
 ENOUGH = 1e-4
 # What a row may still gain when its line search ends at the precision of numbers.
@@ -54,20 +62,15 @@ class Found:
         """Takes the given rows."""
         return Found(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def put(self, rows: Tensor, other: "Found") -> "Found":
+    def put(self, rows: Tensor, other: "Found") -> None:
         """Puts other rows in the place of the given ones."""
-        parts = {}
         for each in fields(self):
-            parts[each.name] = getattr(self, each.name).clone()
-            parts[each.name][rows] = getattr(other, each.name)
+            getattr(self, each.name)[rows] = getattr(other, each.name)
 
-        return Found(**parts)
-
-    def improve(self, rows: Tensor, other: "Found") -> "Found":
+    def improve(self, rows: Tensor, other: "Found") -> None:
         """Puts other rows in the place of the given ones where they are better."""
         better = other.rank() < self.take(rows).rank()
-
-        return self.put(rows[better], other.take(better))
+        self.put(rows[better], other.take(better))
 
     def rank(self) -> Tensor:
         """A number that is lower for a better row: first what holds, then what costs less."""
@@ -77,31 +80,66 @@ class Found:
         return rank.nan_to_num(nan=torch.inf)
 
 
-def descend(problem: Problem, v: Tensor, ends: Tensor, *, smooth: float, steps: int, tolerance: float) -> Found:
-    """Walks down from coordinates `v` until every row is done or out of steps.
+def descend(
+    problem: Problem, start: Point, ends: Tensor, *, smooth: float, steps: int, tolerance: float, places: int = 0
+) -> Found:
+    """Walks down until every row is done or out of steps.
 
     Args:
         problem: The problem.
-        v: The free coordinates to start from, with shape `(rows, free)`.
+        start: The point to start from, with its derivatives.
         ends: Which end of each constraint to hold, with shape `(rows, constraints)`.
         smooth: How much the kinks of the cost are rounded off.
         steps: The most steps.
-        tolerance: The part of the cost (plus one) that a further step must save.
+        tolerance: The part of the cost (plus one) that a step must save for another one to follow.
+        places: How many places a row looks at whose first step is not as good as it seemed; the start is then at rest.
     """
-    walk = _Walk.begin(problem, v, ends, smooth)
-    found = walk.found(torch.full((problem.rows,), Trouble.SLOW, device=v.device))
-    rows = torch.arange(problem.rows, device=v.device)
+    walk = _Walk.begin(problem, start, ends, smooth)
+    found = walk.found(torch.full((problem.rows,), Trouble.SLOW, device=ends.device))
+    found.cost.fill_(torch.inf)
+    last = torch.zeros_like(found.noises[:, : problem.free])
 
-    for _ in range(steps):
+    for step in range(steps):
         done, trouble = walk.judge(tolerance)
-        if done.any():
-            found = found.put(rows[done], walk.select(done).found(trouble[done]))
-            rows, walk = rows[~done], walk.select(~done)
-        if not len(rows):
-            return found
+        count = int(done.sum())
+        if count == len(done):
+            break
+        # A few rows that are done do no harm: taking them out costs more than another step of theirs.
+        if count > max(FEW, FEW_OF_MANY * len(done)) and step:
+            rows = done.nonzero().squeeze(-1)
+            _stop(found, last, walk, rows, trouble[rows])
+            walk = walk.select((~done).nonzero().squeeze(-1))
         walk.advance()
+        if not step and places and walk.plain:
+            walk.look_around(places)
 
-    return found.put(rows, walk.found(torch.full_like(rows, Trouble.SLOW)))
+    _, trouble = walk.judge(tolerance)
+    _stop(found, last, walk, torch.arange(len(walk.row), device=ends.device), trouble)
+
+    return _finish(problem, found, last) if walk.plain else found
+
+
+def _stop(found: Found, last: Tensor, walk: "_Walk", rows: Tensor, trouble: Tensor) -> None:
+    """Keeps rows that are done where they are better than what was found; the second of a row comes after the first."""
+    ended = walk.found(trouble, rows)
+    second = walk.second[rows]
+    for which in (~second, second) if second.any() else (~second,):
+        better = (which & (ended.rank() < found.rank()[walk.row[rows]])).nonzero().squeeze(-1)
+        found.put(walk.row[rows[better]], ended.take(better))
+        last[walk.row[rows[better]]] = walk.step[rows[better]]
+
+
+def _finish(problem: Problem, found: Found, last: Tensor) -> Found:
+    """Takes the last step of each row, which is too small to be worth another look at the slopes."""
+    point = problem.look(found.noises[:, : problem.free] + last)
+    cost = problem.cost.value(point.noises, problem.rest)
+    better = (found.trouble == Trouble.NONE) & (cost <= found.cost)
+
+    return replace(
+        found,
+        noises=torch.where(better.unsqueeze(-1), point.noises, found.noises),
+        cost=torch.where(better, cost, found.cost),
+    )
 
 
 def settled(problem: Problem) -> bool:
@@ -109,8 +147,10 @@ def settled(problem: Problem) -> bool:
     return not problem.lower.shape[-1] and bool(problem.movable[:, problem.free :].all())
 
 
-def quadratic(problem: Problem, point: Point, ends: Tensor, smooth: float) -> tuple[Model, Tensor, Tensor]:
-    """Models a problem at a point.
+def quadratic(
+    problem: Problem, point: Point, ends: Tensor, smooth: float, *, plain: bool
+) -> tuple[Model, Tensor, Tensor]:
+    """Models a problem at a point; it is plain where nothing but the cost counts.
 
     Returns:
         The model, the gradient of the cost by the free coordinates `(rows, free)`, and what is missed by each implied
@@ -118,30 +158,31 @@ def quadratic(problem: Problem, point: Point, ends: Tensor, smooth: float) -> tu
     """
     free = problem.free
     slope = problem.cost.slope(point.noises, problem.rest, smooth)
-    curvature = problem.cost.curvature(point.noises, problem.rest, smooth)
-    movable = problem.movable.to(slope.dtype)
-    moves, stays = movable[:, free:], 1 - movable[:, free:]
+    inverse = 1 / problem.cost.curvature(point.noises, problem.rest, smooth)
+    movable = problem.movable[:, :free]
+    pull = slope[:, free:]
+    residual, compliance = pull * inverse[:, free:], inverse[:, free:]
+    jacobian = point.jacobian
+    missed = torch.zeros_like(residual)
 
-    held = (ends != 0).to(slope.dtype)
-    missed = held * (point.values - torch.where(ends > 0, problem.upper, problem.lower))
-    missed = torch.where(ends == 0, 0.0, missed)
-    strayed = stays * (point.noises - problem.rest)[:, free:]
-    soft = torch.cat([moves, torch.zeros_like(held)], dim=-1)
-    loose = torch.cat([torch.zeros_like(moves), 1 - held], dim=-1)
-    inverse = 1 / curvature
+    if not plain:
+        moves = problem.movable[:, free:]
+        missed = torch.where(moves, 0.0, (point.noises - problem.rest)[:, free:])
+        residual = torch.where(moves, residual, missed)
+        compliance = torch.where(moves, compliance, 0.0)
+        pull = torch.where(moves, pull, 0.0)
+        # A constraint that is not held has no part in the step.
+        held = ends != 0
+        over = torch.where(held, point.values - torch.where(ends > 0, problem.upper, problem.lower), 0.0)
+        residual, missed = torch.cat([residual, over], dim=-1), torch.cat([missed, over], dim=-1)
+        compliance = torch.cat([compliance, (~held).to(compliance.dtype)], dim=-1)
+        pull = torch.cat([pull, torch.zeros_like(over)], dim=-1)
+        jacobian = jacobian * torch.cat([torch.ones_like(moves), held], dim=-1).unsqueeze(-1)
 
-    jacobian = point.jacobian * (1 - loose).unsqueeze(-1)
-    pull = torch.cat([slope[:, free:] * moves, torch.zeros_like(missed)], dim=-1)
-    model = Model(
-        slopes=slope[:, :free],
-        inverse=movable[:, :free] * inverse[:, :free],
-        jacobian=jacobian,
-        residual=torch.cat([moves * slope[:, free:] * inverse[:, free:] + strayed, missed], dim=-1),
-        compliance=soft * torch.cat([inverse[:, free:], torch.ones_like(missed)], dim=-1) + loose,
-    )
-    gradient = movable[:, :free] * (slope[:, :free] + (jacobian * pull.unsqueeze(-1)).sum(-2))
+    gradient = movable * (slope[:, :free] + (jacobian * pull.unsqueeze(-1)).sum(-2))
+    model = Model(slope[:, :free], movable * inverse[:, :free], jacobian, residual, compliance)
 
-    return model, gradient, torch.cat([strayed, missed], dim=-1)
+    return model, gradient, missed
 
 
 @dataclass(slots=True)
@@ -149,8 +190,11 @@ class _Walk:
     """The rows that are under way: where each stands, where it goes next and how far."""
 
     problem: Problem
-    ends: Tensor
     smooth: float
+    plain: bool
+    row: Tensor
+    second: Tensor
+    ends: Tensor
     point: Point
     cost: Tensor
     missed: Tensor
@@ -160,144 +204,216 @@ class _Walk:
     multipliers: Tensor
     fall: Tensor
     penalty: Tensor
+    stride: Tensor
     length: Tensor
+    doubt: Tensor
+    far: Tensor
     secants: list[tuple[Tensor, Tensor, Tensor]]
 
     @classmethod
-    def begin(cls, problem: Problem, v: Tensor, ends: Tensor, smooth: float) -> "_Walk":
-        point = problem.linearize(v)
+    def begin(cls, problem: Problem, point: Point, ends: Tensor, smooth: float) -> "_Walk":
         none = torch.zeros_like(point.noises[:, 0])
+        nowhere = torch.zeros_like(point.noises[:, : problem.free])
+        no = torch.zeros_like(none, dtype=torch.bool)
+        cost = problem.cost.value(point.noises, problem.rest, smooth)
+        plain = settled(problem)
         walk = cls(
             problem=problem,
-            ends=ends,
             smooth=smooth,
+            plain=plain,
+            row=torch.arange(problem.rows, device=none.device),
+            second=no,
+            ends=ends,
             point=point,
-            cost=problem.cost.value(point.noises, problem.rest, smooth),
+            cost=cost,
             missed=none,
-            gradient=torch.zeros_like(v),
-            step=torch.zeros_like(v),
+            gradient=nowhere,
+            step=nowhere,
             size=none,
             multipliers=none,
             fall=none,
             penalty=none,
+            stride=torch.ones_like(none),
             length=none,
+            doubt=no,
+            far=nowhere,
             secants=[],
         )
-        walk._aim(*quadratic(problem, point, ends, smooth))
+        model, gradient, missed = quadratic(problem, point, ends, smooth, plain=plain)
+        walk._aim(model, gradient, missed, ~no)
+        # As far along the first step as moving alone would cost no more than staying.
+        own = dot(walk.step.square(), torch.where(model.inverse > 0, 1 / model.inverse, 0.0))
+        walk.far = (2 * cost / own).sqrt().nan_to_num(posinf=0.0).unsqueeze(-1) * walk.step
 
         return walk
 
     def judge(self, tolerance: float) -> tuple[Tensor, Tensor]:
         """Which rows are done, and how they ended."""
         finite = self.cost.isfinite() & self.step.isfinite().all(-1)
-        met = self.missed <= LARGEST_MISS
-        small = self.size <= tolerance * (1 + self.cost)
+        # Where only the cost counts a last step is still to come.
+        small = self.size <= (tolerance if self.plain else tolerance**2) * (1 + self.cost)
         short = self.length < SHORTEST
+        met = self.missed <= LARGEST_MISS
         good = met & (small | (short & (self.size <= ROUNDING * (1 + self.cost))))
         # A tiny step that meets nothing stands where what is missed cannot fall any further.
-        done = ~finite | good | short | (small & ~met & (self.size <= tolerance * tolerance))
+        done = ~finite | good | short | (small & ~met & (self.size <= tolerance**4))
 
-        trouble = torch.full(done.shape, Trouble.STUCK, device=done.device)
-        trouble[short & met] = Trouble.SLOW
-        trouble[good] = Trouble.NONE
-        trouble[~finite] = Trouble.NO_NUMBER
+        trouble = torch.where(met | ~done, int(Trouble.SLOW), int(Trouble.STUCK))
+        trouble = torch.where(good, int(Trouble.NONE), trouble)
+        trouble = torch.where(finite, trouble, int(Trouble.NO_NUMBER))
 
         return done, trouble
 
     def advance(self) -> None:
         """Tries the step of each row; one that does not lower the merit is tried again at a part of its length."""
         free = self.problem.free
-        v = self.point.noises[:, :free]
-        there = self.problem.linearize(v + self.length.unsqueeze(-1) * self.step)
+        move = self.length.unsqueeze(-1) * self.step
+        there = self.problem.linearize(self.point.noises[:, :free] + move)
         cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
-        model, gradient, missed = quadratic(self.problem, there, self.ends, self.smooth)
-        misses = missed.abs().sum(-1)
+        model, gradient, missed = quadratic(self.problem, there, self.ends, self.smooth, plain=self.plain)
 
         before = self.cost + self.penalty * self.missed
-        after = cost + self.penalty * misses
+        after = cost + self.penalty * missed.abs().sum(-1)
         lower = after <= before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before.abs())
         accepted = lower & there.jacobian.isfinite().flatten(1).all(-1)
+        bend = gradient - self.gradient
+        steeper = dot(move, bend) < 0
 
+        if not self.secants:
+            # A first step that saves much less or more than its model says crosses a bend.
+            saved = (before - after) / (self.length * (1 - self.length / 2) * self.size).clamp_min(1e-300)
+            bent = ~accepted | steeper | ((saved - 1).abs() > LARGEST_SURPRISE)
+            self.doubt = (bent & (self.size > SMALL)) | (cost > DEAR)
+        # Where the slope steepens along a step, the next one may well be longer.
+        self.stride = torch.where(accepted & steeper, (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
+        # The bend at the end of the step rather than its mean over it, from both costs and both slopes.
+        change = 6 * (self.cost - cost) + 3 * dot(move, self.gradient + gradient)
+        bend = bend + (change / dot(move, move).clamp_min(1e-300)).unsqueeze(-1) * move
+        self._remember(move, bend, accepted)
+        self.length = SHRINK * self.length
         if accepted.all():
-            self._remember(there.noises[:, :free] - v, gradient - self.gradient)
             self.point, self.cost = there, cost
-            self._aim(model, gradient, missed)
+        else:
+            self.point, self.cost = there.where(accepted, self.point), torch.where(accepted, cost, self.cost)
+        self._aim(model, gradient, missed, accepted)
+
+    def look_around(self, places: int) -> None:
+        """Looks along the first step, both ways, as far as can pay, and sends doubtful rows to the valleys there.
+
+        A row goes on to the lowest valley that is below it, and a second walker sets out for the next one.
+        """
+        doubtful = self.doubt.nonzero().squeeze(-1)
+        if not len(doubtful):
             return
 
-        aside = (self.step, self.length, self.size, self.multipliers, self.fall, self.missed, self.gradient)
-        chosen = accepted.unsqueeze(-1)
-        self._remember(
-            torch.where(chosen, there.noises[:, :free] - v, 0.0), torch.where(chosen, gradient - self.gradient, 0.0)
-        )
-        self.point = there.where(accepted, self.point)
-        self.cost = torch.where(accepted, cost, self.cost)
-        self._aim(model, gradient, missed)
-        step, length, size, multipliers, fall, missed, gradient = aside
-        self.step = torch.where(chosen, self.step, step)
-        self.length = torch.where(accepted, self.length, SHRINK * length)
-        self.size = torch.where(accepted, self.size, size)
-        self.multipliers = torch.where(chosen, self.multipliers, multipliers)
-        self.fall = torch.where(accepted, self.fall, fall)
-        self.missed = torch.where(accepted, self.missed, missed)
-        self.gradient = torch.where(chosen, self.gradient, gradient)
+        part = self.problem.select(doubtful)
+        share = torch.linspace(-1, 1, places + 1 + places % 2, dtype=part.rest.dtype, device=part.rest.device)
+        far = self.far[doubtful]
+        spots = part.start.unsqueeze(1) + share[:, None] * far.unsqueeze(1)
+        many = part.select(torch.arange(part.rows, device=share.device).repeat_interleave(len(share)))
+        noises = many.look(spots.flatten(0, 1)).noises
+        heights = part.cost.value(noises, many.rest, self.smooth).reshape(part.rows, -1).nan_to_num(nan=torch.inf)
+
+        wall = torch.full_like(heights[:, :1], torch.inf)
+        left, right = torch.cat([wall, heights[:, :-1]], dim=1), torch.cat([heights[:, 1:], wall], dim=1)
+        floors = torch.where((heights < left) & (heights <= right), heights, torch.inf)
+        lowest, index = floors.topk(2, dim=1, largest=False)
+        # The lowest point of the parabola through a floor and its neighbours.
+        low, high = (side.gather(1, index) for side in (left, right))
+        shift = (0.5 * (low - high) / (low - 2 * lowest + high)).nan_to_num().clamp(-0.5, 0.5)
+        spot = part.start.unsqueeze(1) + (share[index] + shift * (share[1] - share[0])).unsqueeze(-1) * far.unsqueeze(1)
+
+        first, second = lowest[:, 0] < self.cost[doubtful], lowest[:, 1] < 1 + 1.5 * lowest[:, 0]
+        extra = self.select(doubtful[second])
+        self._send(doubtful[first], spot[first, 0])
+        extra._send(torch.arange(len(extra.row), device=share.device), spot[second, 1])
+        extra.second = torch.ones_like(extra.second)
+        self._join(extra)
+
+    def _send(self, rows: Tensor, spot: Tensor) -> None:
+        """Lets the next step of the given rows lead to a spot, wherever it is."""
+        self.step[rows] = spot - self.point.noises[rows, : self.problem.free]
+        self.length[rows] = 1.0
+        self.fall[rows] = 0.0
+        # Whatever is there is lower.
+        self.size[rows], self.cost[rows] = ANYTHING, ANYTHING
+        for step, bend, inverse in self.secants:
+            step[rows], bend[rows], inverse[rows] = 0.0, 0.0, 0.0
 
     def select(self, rows: Tensor) -> "_Walk":
-        """Takes the rows of a mask."""
+        """Takes the given rows."""
         return replace(
             self,
             problem=self.problem.select(rows),
             point=self.point.select(rows),
             secants=[(step[rows], bend[rows], inverse[rows]) for step, bend, inverse in self.secants],
-            **{
-                name: getattr(self, name)[rows]
-                for name in (
-                    "ends",
-                    "cost",
-                    "missed",
-                    "gradient",
-                    "step",
-                    "size",
-                    "multipliers",
-                    "fall",
-                    "penalty",
-                    "length",
-                )
-            },
+            **{name: getattr(self, name)[rows] for name in COLUMNS},
         )
 
-    def found(self, trouble: Tensor) -> Found:
-        """What is found if the rows stop here."""
+    def _join(self, other: "_Walk") -> None:
+        """Takes other rows in."""
+        self.problem = self.problem.join(other.problem)
+        self.point = self.point.join(other.point)
+        self.secants = [
+            (torch.cat([s, t]), torch.cat([a, b]), torch.cat([i, j]))
+            for (s, a, i), (t, b, j) in zip(self.secants, other.secants, strict=True)
+        ]
+        for name in COLUMNS:
+            setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
+
+    def found(self, trouble: Tensor, rows: Tensor | slice = slice(None)) -> Found:
+        """What is found if the given rows stop here."""
+        noises, rest = self.point.noises[rows], self.problem.rest[rows]
+
         return Found(
-            noises=self.point.noises,
-            still=~self.problem.movable,
-            ends=self.ends,
-            multipliers=self.multipliers[:, self.problem.implied :],
-            cost=self.problem.cost.value(self.point.noises, self.problem.rest),
-            missed=self.missed,
+            noises=noises.clone(),
+            still=~self.problem.movable[rows],
+            ends=self.ends[rows].clone(),
+            multipliers=self.multipliers[rows, self.problem.implied :].clone(),
+            # Not that of the walk, which may be rounded off.
+            cost=self.problem.cost.value(noises, rest) if self.smooth else self.cost[rows].clone(),
+            missed=self.missed[rows].clone(),
             trouble=trouble,
         )
 
-    def _aim(self, model: Model, gradient: Tensor, missed: Tensor) -> None:
-        """Computes the next step, and how much the merit should fall along it."""
-        self.gradient, self.missed = gradient, missed.abs().sum(-1)
-        self.step, self.multipliers = model.step()
+    def _aim(self, model: Model, gradient: Tensor, missed: Tensor, rows: Tensor) -> None:
+        """Computes the next step of the rows of a mask, and how much the merit should fall along it."""
+        step, multipliers = model.step()
         if self.secants:
-            self.step = -self._bent(model, gradient)
+            step = -self._bent(model, gradient)
 
-        forced = (self.multipliers * (model.compliance == 0)).abs().amax(-1) if missed.shape[-1] else self.missed
-        self.penalty = torch.maximum(self.penalty, 2 * forced)
-        self.size = model.size(self.step)
-        self.fall = dot(gradient, self.step) - self.penalty * self.missed
-        self.length = (LONGEST_STEP / dot(self.step, self.step).sqrt().clamp_min(1e-300)).clamp(max=1.0)
+        misses = missed.abs().sum(-1)
+        forced = (multipliers * (model.compliance == 0)).abs().amax(-1) if missed.shape[-1] else misses
+        penalty = torch.maximum(self.penalty, 2 * forced)
+        length = (LONGEST_STEP / dot(step, step).sqrt().clamp_min(1e-300)).minimum(self.stride)
+        fresh = {
+            "gradient": gradient,
+            "missed": misses,
+            "step": step,
+            "multipliers": multipliers,
+            "penalty": penalty,
+            "size": model.size(step),
+            "fall": dot(gradient, step) - penalty * misses,
+            "length": length,
+        }
+        every = bool(rows.all())
+        for name, new in fresh.items():
+            mask = rows if new.ndim == 1 else rows.unsqueeze(-1)
+            setattr(self, name, new if every else torch.where(mask, new, getattr(self, name)))
 
-    def _remember(self, step: Tensor, bend: Tensor) -> None:
-        """Keeps a secant, where only the cost counts."""
-        if not settled(self.problem) or self.smooth:
+    def _remember(self, step: Tensor, bend: Tensor, rows: Tensor) -> None:
+        """Keeps the secant of the rows of a mask, where only the cost counts."""
+        if not self.plain or self.smooth:
             return
 
         along = dot(step, bend)
-        use = along > 1e-10 * (dot(step, step) * dot(bend, bend)).sqrt()
-        self.secants = [*self.secants[1 - MEMORY :], (step, bend, torch.where(use, 1 / along, 0.0))]
+        use = rows & (along > 1e-10 * (dot(step, step) * dot(bend, bend)).sqrt())
+        inverse = torch.where(use, 1 / along, 0.0)
+        mask = use.unsqueeze(-1)
+        self.secants = [
+            *self.secants[1 - MEMORY :],
+            (torch.where(mask, step, 0.0), torch.where(mask, bend, 0.0), inverse),
+        ]
 
     def _bent(self, model: Model, gradient: Tensor) -> Tensor:
         """Applies the inverse curvature, bent by the secants, to the gradient."""

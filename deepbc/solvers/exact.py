@@ -21,10 +21,7 @@ from deepbc._checks import check_between, check_count
 from deepbc.solvers.base import Solver
 from deepbc.solvers.descent import Found, descend, quadratic, settled
 from deepbc.solvers.problem import Problem, Solution, Trouble
-from deepbc.solvers.steps import dot
 
-# Where starts are screened, in units of the farthest that can pay; the more starts, the more of these.
-PLACES = (0.5, -0.5, 0.25, 0.75, -0.25, 1.0, -1.0, 0.375, 0.625, -0.75, 0.125, 0.875, -0.125, -0.375, -0.625, -0.875)
 # Where rows start again that failed, in units of their first step.
 RETRIES = (0.25, 2.0, -1.0)
 SMOOTHINGS = (0.3, 0.03, 3e-3, 3e-4, 3e-6)
@@ -37,22 +34,24 @@ class Exact(Solver):
     r"""Creates the default solver.
 
     Args:
-        starts: The number of starts that are screened beside the factual noise; 0 takes that alone.
+        places: How many places a row looks at whose first step is not as good as it seemed, to start again from the
+            best; 0 keeps the one start at the factual noise.
         steps: The most steps of a row.
-        tolerance: A row is done when a further step would save less than this part of its distance (plus one).
+        tolerance: A row takes its last step once that would save less than this part of its distance (plus one). Steps
+            converge quadratically, so that what then remains is of the order of the square.
 
     Example:
-        >>> Exact(starts=0)
-        Exact(starts=0, steps=200, tolerance=1e-12)
+        >>> Exact(places=0)
+        Exact(places=0, steps=200, tolerance=1e-06)
     """
 
     pins = True
 
-    def __init__(self, *, starts: int = 6, steps: int = 200, tolerance: float = 1e-12) -> None:
-        check_count(starts, "Exact starts", most=len(PLACES))
+    def __init__(self, *, places: int = 12, steps: int = 200, tolerance: float = 1e-6) -> None:
+        check_count(places, "Exact places")
         check_count(steps, "Exact steps", least=1)
         check_between(tolerance, 0.0, 1.0, "Exact tolerance")
-        self.starts, self.steps, self.tolerance = starts, steps, tolerance
+        self.places, self.steps, self.tolerance = places, steps, tolerance
 
     def solve(self, problem: Problem) -> Solution:
         ends = _first_ends(problem)
@@ -65,54 +64,25 @@ class Exact(Solver):
             resting=found.still[:, problem.free :],
         )
 
-    def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float) -> Found:
-        return descend(problem, v, ends, smooth=smooth, steps=self.steps, tolerance=self.tolerance)
+    def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, places: int = 0) -> Found:
+        start = problem.linearize(v)
+
+        return descend(problem, start, ends, smooth=smooth, steps=self.steps, tolerance=self.tolerance, places=places)
 
     def _smooth(self, problem: Problem, ends: Tensor, smooth: float) -> Found:
-        """Walks down from the best starts of a screen, and from others where that fails."""
-        rows, starts, step = self._screen(problem, ends, smooth)
-        walked = self._descend(problem.select(rows), starts, ends[rows], smooth)
-        # The second start of a row stands behind all the first ones.
-        found = walked.take(slice(0, problem.rows))
-        found = found.improve(rows[problem.rows :], walked.take(slice(problem.rows, None)))
+        """Walks down from rest, and from elsewhere where that leads nowhere."""
+        found = self._descend(problem, problem.start, ends, smooth, self.places)
 
-        for scale in RETRIES:
+        for scale in RETRIES if self.places and problem.free else ():
             failed = (found.trouble != Trouble.NONE).nonzero().squeeze(-1)
             if not len(failed):
                 break
-            again = problem.select(failed)
-            retried = self._descend(again, again.start + scale * step[failed], ends[failed], smooth)
-            found = found.improve(failed, retried)
+            part = problem.select(failed)
+            model, _, _ = quadratic(part, part.linearize(part.start), ends[failed], smooth, plain=settled(part))
+            step = model.step()[0].nan_to_num()
+            found.improve(failed, self._descend(part, part.start + scale * step, ends[failed], smooth))
 
         return found
-
-    def _screen(self, problem: Problem, ends: Tensor, smooth: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Chooses the rows to walk, a row with two valleys twice; their starts; and the first step of each row."""
-        first = problem.linearize(problem.start)
-        model, _, _ = quadratic(problem, first, ends, smooth)
-        step = model.step()[0].nan_to_num()
-        every = torch.arange(problem.rows, device=step.device)
-        if not self.starts or not problem.free or not settled(problem):
-            return every, problem.start, step
-
-        cost = problem.cost.value(first.noises, problem.rest, smooth)
-        size = dot(step.square(), torch.where(model.inverse > 0, 1 / model.inverse, 0.0))
-        far = step * (2 * cost / size).sqrt().nan_to_num(posinf=0.0).unsqueeze(-1)
-        places = sorted((0.0, *PLACES[: self.starts]))
-        heights = [cost if place == 0 else self._height(problem, place * far, smooth) for place in places]
-
-        wall = torch.full_like(cost, torch.inf)
-        low = torch.stack([wall, *heights, wall]).nan_to_num(nan=torch.inf)
-        valley = (low[1:-1] < low[:-2]) & (low[1:-1] <= low[2:])
-        lowest, order = torch.where(valley, low[1:-1], torch.inf).topk(min(2, len(places)), dim=0, largest=False)
-        place = torch.tensor(places, dtype=step.dtype, device=step.device)[order]
-        starts = problem.start + place.unsqueeze(-1) * far
-        doubtful = lowest[-1].isfinite().nonzero().squeeze(-1)
-
-        return torch.cat([every, doubtful]), torch.cat([starts[0], starts[-1][doubtful]]), step
-
-    def _height(self, problem: Problem, move: Tensor, smooth: float) -> Tensor:
-        return problem.cost.value(problem.look(problem.start + move).noises, problem.rest, smooth)
 
     def _rough(self, problem: Problem, ends: Tensor) -> Found:
         """Rounds the kinks off, less and less; then holds the noises that end at one, and solves for the rest."""
@@ -127,7 +97,7 @@ class Exact(Solver):
             held = problem.holding(problem.movable & carriers)
             near = torch.where(held.movable, rounded.noises, problem.rest)[:, : problem.free]
             for v in (near, problem.start):
-                found = found.improve(every, self._descend(held, v, ends, 0.0))
+                found.improve(every, self._descend(held, v, ends, 0.0))
 
         return found
 
@@ -160,21 +130,23 @@ class Exact(Solver):
                 return found
             again = problem.select(changed)
             start = found.noises[changed, : problem.free]
-            found = found.put(changed, self._descend(again, start, ends[changed], 0.0))
+            found.put(changed, self._descend(again, start, ends[changed], 0.0))
 
-        trouble = found.trouble.index_fill(0, changed, Trouble.SLOW)
+        found.trouble[changed] = Trouble.SLOW
 
-        return Found(*(found.noises, found.still, found.ends, found.multipliers, found.cost, found.missed, trouble))
+        return found
 
     def __repr__(self) -> str:
-        return f"Exact(starts={self.starts}, steps={self.steps}, tolerance={self.tolerance:g})"
+        return f"Exact(places={self.places}, steps={self.steps}, tolerance={self.tolerance:g})"
 
 
 def _first_ends(problem: Problem) -> Tensor:
     """Holds every value that was asked for, and the ends of intervals that are passed at rest."""
-    passed = _passed(problem, problem.look(problem.start).values)
+    intervals = problem.lower < problem.upper
+    if not intervals.any():
+        return torch.full_like(intervals, -1, dtype=torch.long)
 
-    return torch.where(problem.lower < problem.upper, passed, -1)
+    return torch.where(intervals, _passed(problem, problem.look(problem.start).values), -1)
 
 
 def _passed(problem: Problem, values: Tensor) -> Tensor:

@@ -150,6 +150,12 @@ class Point:
         """Takes the given rows."""
         return Point(self.noises[rows], self.values[rows], self.jacobian[rows])
 
+    def join(self, other: "Point") -> "Point":
+        """Takes the rows of another point in."""
+        pairs = ((self.noises, other.noises), (self.values, other.values), (self.jacobian, other.jacobian))
+
+        return Point(*(torch.cat(pair) for pair in pairs))
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -199,6 +205,17 @@ class Problem:
             lower=self.lower[rows],
             upper=self.upper[rows],
             given={name: each[rows] for name, each in self.given.items()},
+        )
+
+    def join(self, other: "Problem") -> "Problem":
+        """Takes the rows of another problem of the same kind in."""
+        return replace(
+            self,
+            rest=torch.cat([self.rest, other.rest]),
+            movable=torch.cat([self.movable, other.movable]),
+            lower=torch.cat([self.lower, other.lower]),
+            upper=torch.cat([self.upper, other.upper]),
+            given={name: torch.cat([each, other.given[name]]) for name, each in self.given.items()},
         )
 
     def holding(self, movable: Tensor) -> "Problem":
