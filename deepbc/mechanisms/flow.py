@@ -113,18 +113,20 @@ class Flow(Mechanism):
         return self.outer.outward(torch.cat(components, dim=-1) if len(components) > 1 else components[0])
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
-        return self._invert(x, parents)[0]
+        y = self.outer.scaled(x)
+
+        return _noise(y, self._context(self.inputs.inward(parents), y.split(1, dim=-1)), self._active())
 
     def reduce(self, x: Tensor) -> Tensor:
         # In a vector, later components see earlier ones as they are outside all layers.
-        return x if self.value_dim > 1 else _inward(self.outer.inward(x)[0], x[..., :0], self._constant())[0]
+        return x if self.value_dim > 1 else _noise(self.outer.scaled(x), x[..., :0], self._constant())
 
     def abduct_reduced(self, z: Tensor, parents: Tensor) -> Tensor:
         if self.value_dim > 1:
             return self._abduct(z, parents)
 
         layers = self._active()
-        return _inward(z, self.inputs.inward(parents), layers[: len(layers) - len(self._constant())])[0]
+        return _noise(z, self.inputs.inward(parents), layers[: len(layers) - len(self._constant())])
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         y, log_volume = self.outer.inward(x)
@@ -225,6 +227,14 @@ def _inward(z: Tensor, context: Tensor, layers: "Sequence[_Layer]") -> tuple[Ten
     return z, log_slope
 
 
+def _noise(z: Tensor, context: Tensor, layers: "Sequence[_Layer]") -> Tensor:
+    """Maps through layers toward the noise."""
+    for layer in reversed(layers):
+        z = layer.only_inward(z, context)
+
+    return z
+
+
 def _gain(before: Tensor, after: Tensor) -> tuple[float, float]:
     """The mean fall of the losses of rows, and its standard error."""
     gain = before - after
@@ -244,6 +254,10 @@ class _Layer(nn.Module, ABC):
     @abstractmethod
     def inward(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         """Maps all components toward the noise, with the logarithm of the slope."""
+
+    def only_inward(self, z: Tensor, context: Tensor) -> Tensor:
+        """Maps all components toward the noise."""
+        return self.inward(z, context)[0]
 
     @abstractmethod
     def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
@@ -308,9 +322,14 @@ class _Spline(_Layer):
         self._place(self.normal.expand(len(parameters.bias), -1))
 
     def outward(self, z: Tensor, context: Tensor, components: slice) -> Tensor:
-        outside: Tensor = self._transform(context, components).inv(z)
+        outside: Tensor = self._transform(context, components)._inverse(z)
 
         return outside
+
+    def only_inward(self, z: Tensor, context: Tensor) -> Tensor:
+        inside: Tensor = self._transform(context, slice(None))._call(z)
+
+        return inside
 
     def inward(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         inside, log_slope = self._transform(context, slice(None)).call_and_ladj(z)

@@ -25,7 +25,8 @@ SHRINK = 0.3
 FEW, FEW_OF_MANY = 256, 0.1
 STRETCH, LONGEST_STRIDE = 3.0, 30.0
 ANYTHING = 1e30
-LARGEST_SURPRISE, SMALL, DEAR = 0.7, 1e-3, 10.0
+VALLEYS = 2
+LARGEST_SURPRISE, SMALL, DEAR = 0.3, 1e-3, 8.0
 COLUMNS = (
     *("row", "second", "ends", "cost", "missed", "gradient", "step", "size", "multipliers", "fall", "penalty"),
     *("stride", "length"),
@@ -120,11 +121,11 @@ def descend(
 
 
 def _stop(found: Found, last: Tensor, walk: "_Walk", rows: Tensor, trouble: Tensor) -> None:
-    """Keeps rows that are done where they are better than what was found; the second of a row comes after the first."""
+    """Keeps what is better than what was found, the walkers of a row one after the other."""
     ended = walk.found(trouble, rows)
     second = walk.second[rows]
-    for which in (~second, second) if second.any() else (~second,):
-        better = (which & (ended.rank() < found.rank()[walk.row[rows]])).nonzero().squeeze(-1)
+    for which in range(int(second.max()) + 1 if len(rows) else 0):
+        better = ((second == which) & (ended.rank() < found.rank()[walk.row[rows]])).nonzero().squeeze(-1)
         found.put(walk.row[rows[better]], ended.take(better))
         last[walk.row[rows[better]]] = walk.step[rows[better]]
 
@@ -222,7 +223,7 @@ class _Walk:
             smooth=smooth,
             plain=plain,
             row=torch.arange(problem.rows, device=none.device),
-            second=no,
+            second=torch.zeros_like(none, dtype=torch.long),
             ends=ends,
             point=point,
             cost=cost,
@@ -230,7 +231,7 @@ class _Walk:
             gradient=nowhere,
             step=nowhere,
             size=none,
-            multipliers=none,
+            multipliers=torch.zeros_like(point.jacobian[..., 0] if problem.free else point.jacobian.sum(-1)),
             fall=none,
             penalty=none,
             stride=torch.ones_like(none),
@@ -289,7 +290,7 @@ class _Walk:
         # The bend at the end of the step rather than its mean over it, from both costs and both slopes.
         change = 6 * (self.cost - cost) + 3 * dot(move, self.gradient + gradient)
         bend = bend + (change / dot(move, move).clamp_min(1e-300)).unsqueeze(-1) * move
-        self._remember(move, bend, accepted)
+        self._remember(move, bend, accepted & (self.cost < ANYTHING))
         self.length = SHRINK * self.length
         if accepted.all():
             self.point, self.cost = there, cost
@@ -298,10 +299,7 @@ class _Walk:
         self._aim(model, gradient, missed, accepted)
 
     def look_around(self, places: int) -> None:
-        """Looks along the first step, both ways, as far as can pay, and sends doubtful rows to the valleys there.
-
-        A row goes on to the lowest valley that is below it, and a second walker sets out for the next one.
-        """
+        """Looks along the first step of doubtful rows, both ways, as far as can pay, and sends walkers to valleys."""
         doubtful = self.doubt.nonzero().squeeze(-1)
         if not len(doubtful):
             return
@@ -317,28 +315,33 @@ class _Walk:
         wall = torch.full_like(heights[:, :1], torch.inf)
         left, right = torch.cat([wall, heights[:, :-1]], dim=1), torch.cat([heights[:, 1:], wall], dim=1)
         floors = torch.where((heights < left) & (heights <= right), heights, torch.inf)
-        lowest, index = floors.topk(2, dim=1, largest=False)
+        lowest, index = floors.topk(VALLEYS, dim=1, largest=False)
         # The lowest point of the parabola through a floor and its neighbours.
         low, high = (side.gather(1, index) for side in (left, right))
         shift = (0.5 * (low - high) / (low - 2 * lowest + high)).nan_to_num().clamp(-0.5, 0.5)
         spot = part.start.unsqueeze(1) + (share[index] + shift * (share[1] - share[0])).unsqueeze(-1) * far.unsqueeze(1)
 
-        first, second = lowest[:, 0] < self.cost[doubtful], lowest[:, 1] < 1 + 1.5 * lowest[:, 0]
-        extra = self.select(doubtful[second])
-        self._send(doubtful[first], spot[first, 0])
-        extra._send(torch.arange(len(extra.row), device=share.device), spot[second, 1])
-        extra.second = torch.ones_like(extra.second)
-        self._join(extra)
+        stands = dot(self.point.noises[doubtful, : part.free] - part.start, far) / dot(far, far).clamp_min(1e-300)
+        for which in range(VALLEYS):
+            # A valley is worth a walk if it may end lowest, and the row does not stand in it anyway.
+            low, here = lowest[:, which], self.cost[doubtful]
+            apart = ((share[index[:, which]] - stands).abs() > 1.5 * (share[1] - share[0])) | (low < 0.9 * here)
+            worth = apart & (low < 1 + 1.5 * torch.minimum(lowest[:, 0], here))
+            extra = self.select(doubtful[worth])
+            extra.second = torch.full_like(extra.second, which + 1)
+            extra._send(spot[worth, which])
+            self._join(extra)
 
-    def _send(self, rows: Tensor, spot: Tensor) -> None:
-        """Lets the next step of the given rows lead to a spot, wherever it is."""
-        self.step[rows] = spot - self.point.noises[rows, : self.problem.free]
-        self.length[rows] = 1.0
-        self.fall[rows] = 0.0
-        # Whatever is there is lower.
-        self.size[rows], self.cost[rows] = ANYTHING, ANYTHING
-        for step, bend, inverse in self.secants:
-            step[rows], bend[rows], inverse[rows] = 0.0, 0.0, 0.0
+    def _send(self, spot: Tensor) -> None:
+        """Lets the next step lead to a spot, whatever is there."""
+        self.step = spot - self.point.noises[:, : self.problem.free]
+        self.length = torch.ones_like(self.length)
+        self.fall = torch.zeros_like(self.fall)
+        self.size, self.cost = (torch.full_like(self.cost, ANYTHING) for _ in range(2))
+        self.secants = [
+            (torch.zeros_like(step), torch.zeros_like(bend), torch.zeros_like(inverse))
+            for step, bend, inverse in self.secants
+        ]
 
     def select(self, rows: Tensor) -> "_Walk":
         """Takes the given rows."""
@@ -378,24 +381,22 @@ class _Walk:
 
     def _aim(self, model: Model, gradient: Tensor, missed: Tensor, rows: Tensor) -> None:
         """Computes the next step of the rows of a mask, and how much the merit should fall along it."""
-        step, multipliers = model.step()
-        if self.secants:
-            step = -self._bent(model, gradient)
+        fresh = {"gradient": gradient}
+        fresh["step"], fresh["multipliers"] = model.step()
+        if self.plain:
+            # Measured by Gauss-Newton: a step may also be small because a secant is far too stiff.
+            fresh["size"] = -dot(gradient, fresh["step"])
+            if self.secants:
+                fresh["step"] = -self._bent(model, gradient)
+            fresh["fall"] = dot(gradient, fresh["step"])
+        else:
+            forced = (fresh["multipliers"] * (model.compliance == 0)).abs().amax(-1)
+            fresh["missed"], fresh["penalty"] = missed.abs().sum(-1), torch.maximum(self.penalty, 2 * forced)
+            fresh["fall"] = dot(gradient, fresh["step"]) - fresh["penalty"] * fresh["missed"]
+            fresh["size"] = model.size(fresh["step"])
+        norm = dot(fresh["step"], fresh["step"]).sqrt()
+        fresh["length"] = (LONGEST_STEP / norm.clamp_min(1e-300)).minimum(self.stride)
 
-        misses = missed.abs().sum(-1)
-        forced = (multipliers * (model.compliance == 0)).abs().amax(-1) if missed.shape[-1] else misses
-        penalty = torch.maximum(self.penalty, 2 * forced)
-        length = (LONGEST_STEP / dot(step, step).sqrt().clamp_min(1e-300)).minimum(self.stride)
-        fresh = {
-            "gradient": gradient,
-            "missed": misses,
-            "step": step,
-            "multipliers": multipliers,
-            "penalty": penalty,
-            "size": model.size(step),
-            "fall": dot(gradient, step) - penalty * misses,
-            "length": length,
-        }
         every = bool(rows.all())
         for name, new in fresh.items():
             mask = rows if new.ndim == 1 else rows.unsqueeze(-1)
