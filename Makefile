@@ -34,6 +34,7 @@ imports: $(READY)
 bench: $(READY)  ## Speed, as ratios in one run.
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/fit.py
+	$(BIN)/python benchmarks/mode.py
 
 clean:
 	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

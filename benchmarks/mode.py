@@ -1,0 +1,147 @@
+"""What a backtracking answer costs: `Exact` against the paper's algorithm 1, and against one forward pass.
+
+The rows are those of Morpho-MNIST where DEEPBC_DATA is set, else as many drawn from its equations. A query is a random
+test row, and as antecedent the intensity of another one. The solvers run in turn and the least of three times counts,
+as it does for the forward pass: one `predict` of the same batch. `--rows 2000` fits fewer rows, to try.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+import deepbc as bc
+from deepbc.recipes import morphomnist
+
+NAMES = ["thickness", "intensity"]
+SOLVERS = {"Exact": bc.Exact(), "Exact, one start": bc.Exact(places=0), "Linearized": bc.Linearized(steps=30)}
+SIZES = (1, 100, 1_000, 10_000, 100_000)
+MEMORY_SIZES = (1_000, 10_000, 100_000)
+ROUNDS = 3
+# The slow solver's largest batch is timed once.
+ONCE = ("Linearized", 100_000)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Factual rows, and for each the intensity to ask for."""
+
+    factual: dict[str, torch.Tensor]
+    antecedent: dict[str, torch.Tensor]
+
+    @classmethod
+    def draw(cls, test: pd.DataFrame, count: int) -> "Queries":
+        """Draws without repeating a row as long as there are rows, then with."""
+        stream = torch.Generator().manual_seed(0)
+        table = torch.tensor(test[NAMES].to_numpy())
+        if count <= len(table):
+            rows, others = (torch.randperm(len(table), generator=stream)[:count] for _ in range(2))
+        else:
+            rows, others = (torch.randint(len(table), (count,), generator=stream) for _ in range(2))
+        factual = {name: table[rows, k] for k, name in enumerate(NAMES)}
+
+        return cls(factual, {"intensity": table[others, 1]})
+
+    def ask(self, scm: bc.SCM, solver: bc.Solver) -> bc.Counterfactual:
+        return bc.backtrack(scm, self.factual, self.antecedent, solver=solver)
+
+
+def tables() -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    folder = os.environ.get("DEEPBC_DATA")
+    if folder:
+        read = (pd.read_csv(Path(folder) / "morphomnist" / f"{part}-morpho.csv")[NAMES] for part in ("train", "t10k"))
+        return *read, "Morpho-MNIST"
+    truth = morphomnist.truth()
+    return truth.sample(60_000, seed=0).to_frame(), truth.sample(10_000, seed=1).to_frame(), "drawn rows"
+
+
+def seconds(call) -> tuple[float, object]:
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def race(scm: bc.SCM, queries: Queries, count: int) -> dict[str, float]:
+    """Runs the solvers in turn, prints a line for each, and returns the least time of each."""
+    times = {name: [] for name in ("forward", *SOLVERS)}
+    answers = {}
+    noise = scm.abduct(queries.factual)
+    for turn in range(ROUNDS):
+        times["forward"].append(seconds(lambda: scm.predict(noise))[0])
+        for name, solver in SOLVERS.items():
+            if (name, count) == ONCE and turn:
+                continue
+            spent, answers[name] = seconds(lambda solver=solver: queries.ask(scm, solver))
+            times[name].append(spent)
+
+    best = {name: min(each) for name, each in times.items()}
+    for name, cf in answers.items():
+        misses = [int((~(cf.error <= limit)).sum()) for limit in (1e-6, 1e-2)]
+        print(
+            f"  {name:17s} {count:8,d} {count / best[name]:11,.0f} {best[name] / best['forward']:11.1f} "
+            f"{misses[0]:10,d} {misses[1]:10,d} {cf.error.max().item():12.1e}"
+        )
+
+    return best
+
+
+def memory(model: Path, test: Path, count: int) -> float:
+    """The peak memory of a fresh process that asks so many queries, above that of an import, in MB."""
+    words = [sys.executable, __file__, "--memory", str(count), "--model", str(model), "--test", str(test)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def measure_memory(model: Path, test: Path, count: int) -> None:
+    imported = peak()
+    Queries.draw(pd.read_csv(test), count).ask(bc.SCM.load(model), bc.Exact())
+    print(peak() - imported)
+
+
+def peak() -> float:
+    """The peak memory of this process in MB; `getrusage` would begin with that of the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def main(rows: int | None) -> None:
+    train, test, source = tables()
+    train = train.head(rows) if rows else train
+    print(f"fit to {len(train):,} rows ({source}), {torch.get_num_threads()} threads")
+    for title, bounds in (("bounds (64, 255)", {"intensity": (64, 255)}), ("no bounds", {})):
+        scm = bc.SCM(morphomnist.truth().graph, bounds=bounds)
+        scm.fit(train, seed=0)
+        Queries.draw(test, 100).ask(scm, bc.Exact())
+
+        print(f"\n{title}\n  solver             queries   queries/s    forwards  > 1e-6 sd  > 1e-2 sd  largest (sd)")
+        best = {count: race(scm, Queries.draw(test, count), count) for count in SIZES}
+        for count in (1_000, 10_000):
+            ratio = best[count]["Linearized"] / best[count]["Exact"]
+            print(f"  Linearized takes {ratio:.1f} times as long as Exact at {count:,} queries")
+
+        with tempfile.TemporaryDirectory() as folder:
+            scm.save(Path(folder) / "model")
+            test.to_csv(Path(folder) / "test.csv", index=False)
+            for count in MEMORY_SIZES:
+                used = memory(Path(folder) / "model", Path(folder) / "test.csv", count)
+                print(f"  Exact at {count:,} queries: {used:,.0f} MB at its peak, above an import")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, help="fit only so many rows")
+    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--test", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.memory:
+        measure_memory(asked.model, asked.test, asked.memory)
+    else:
+        main(asked.rows)
