@@ -162,9 +162,12 @@ class _Plan:
         solution = self.solver.solve(problem)
         lost = ~solution.noises.isfinite().all(-1)
         trouble = torch.where(lost & (solution.trouble == Trouble.NONE), int(Trouble.NO_NUMBER), solution.trouble)
+        # A row in which the antecedent holds already stays as it is, to the last digit.
+        holds = torch.stack([each.missed(x[name]).amax(-1) == 0 for name, each in aims.items()]).all(0)
+        trouble = torch.where(holds, int(Trouble.NONE), trouble)
 
         with torch.no_grad():
-            return _Part(*self._complete(x, u, aims, solution, lost), trouble)
+            return _Part(*self._complete(x, u, aims, solution, lost | holds), trouble)
 
     def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
         scm, carriers = self.scm, (*self.free, *self.pinned)
@@ -210,19 +213,18 @@ class _Plan:
         )
 
     def _complete(
-        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, lost: Tensor
+        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, stays: Tensor
     ) -> tuple[Rows, Rows]:
         """Completes the world from the solution; what no change reaches keeps its values to the last digit."""
         scm = self.scm
         carriers = (*self.free, *self.pinned)
         parts = solution.noises.split([u[name].shape[-1] for name in carriers], dim=-1) if carriers else ()
         found = {
-            name: torch.where(lost.unsqueeze(-1), u[name], part) for name, part in zip(carriers, parts, strict=True)
+            name: torch.where(stays.unsqueeze(-1), u[name], part) for name, part in zip(carriers, parts, strict=True)
         }
         changing = {*carriers, *scm.graph.descendants(*carriers)}
         values = {name: x[name] for name in scm.graph if name not in changing}
-        # A row that was lost stays as it was.
-        values |= {name: torch.where(lost.unsqueeze(-1), x[name], aims[name].lower) for name in self.pinned}
+        values |= {name: torch.where(stays.unsqueeze(-1), x[name], aims[name].lower) for name in self.pinned}
 
         return scm.complete_rows(values, {**u, **found})
 

@@ -69,8 +69,9 @@ class Found:
             getattr(self, each.name)[rows] = getattr(other, each.name)
 
     def improve(self, rows: Tensor, other: "Found") -> None:
-        """Puts other rows in the place of the given ones where they are better."""
-        better = other.rank() < self.take(rows).rank()
+        """Puts other rows in the place of the given ones where they are clearly better."""
+        rank = self.take(rows).rank()
+        better = other.rank() < rank - ROUNDING * (1 + rank).nan_to_num(posinf=0.0)
         self.put(rows[better], other.take(better))
 
     def rank(self) -> Tensor:
@@ -96,7 +97,8 @@ def descend(
         places: How many places a row looks at whose first step is not as good as it seemed; the start is then at rest.
     """
     walk = _Walk.begin(problem, start, ends, smooth)
-    found = walk.found(torch.full((problem.rows,), Trouble.SLOW, device=ends.device))
+    # What no walker improves has no number anywhere.
+    found = walk.found(torch.full((problem.rows,), Trouble.NO_NUMBER, device=ends.device))
     found.cost.fill_(torch.inf)
     last = torch.zeros_like(found.noises[:, : problem.free])
 

@@ -92,14 +92,22 @@ class Exact(Solver):
 
         every = torch.arange(problem.rows, device=ends.device)
         still = problem.cost.kinked & ((rounded.noises - problem.rest).abs() < SNAP)
-        found = self._descend(problem, rounded.noises[:, : problem.free], ends, 0.0)
-        for carriers in (~still, *self._few_carriers(problem)):
+        # First those that rest where they seem to, which then are exactly there.
+        found = self._descend(
+            problem.holding(problem.movable & ~still), self._near(problem, rounded, ~still), ends, 0.0
+        )
+        for carriers in (~still, torch.ones_like(still), *self._few_carriers(problem)):
             held = problem.holding(problem.movable & carriers)
-            near = torch.where(held.movable, rounded.noises, problem.rest)[:, : problem.free]
-            for v in (near, problem.start):
+            for v in (self._near(problem, rounded, carriers), problem.start):
                 found.improve(every, self._descend(held, v, ends, 0.0))
 
         return found
+
+    def _near(self, problem: Problem, rounded: Found, carriers: Tensor) -> Tensor:
+        """The coordinates that were found with rounded kinks, those that do not carry at rest."""
+        moves = (problem.movable & carriers)[:, : problem.free]
+
+        return torch.where(moves, rounded.noises[:, : problem.free], problem.start)
 
     def _few_carriers(self, problem: Problem) -> list[Tensor]:
         """Sets of noises that may carry everything: where all costs are kinked, as few as there are demands."""

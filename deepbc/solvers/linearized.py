@@ -58,8 +58,7 @@ class Linearized(Solver):
             jacobian = jacobian * movable.unsqueeze(-2)
             # In terms of the move from the factual noise, which the first weight then leaves out.
             target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - missed
-            right = (jacobian.mT @ target.unsqueeze(-1)).squeeze(-1) - self.damping * movable * u
-            v = u + _solve(scale, jacobian, right)
+            v = u + _solve(scale, jacobian, target, self.damping * u)
 
         return ended(problem, v, self.reach)
 
@@ -67,23 +66,31 @@ class Linearized(Solver):
         return f"Linearized(penalty={self.penalty:g}, steps={self.steps}, damping={self.damping:g})"
 
 
-def _solve(scale: Tensor, jacobian: Tensor, right: Tensor) -> Tensor:
-    """Solves `(D + J' J) y = right` with `scale` the inverse of the diagonal `D`, in the smaller of the two spaces."""
+def _solve(scale: Tensor, jacobian: Tensor, target: Tensor, drag: Tensor) -> Tensor:
+    """Solves `(D + J' J) y = J' target - drag` in the smaller of the two spaces.
+
+    Args:
+        scale: The inverse of the diagonal `D`, zero for a coordinate that is held, with shape `(rows, free)`.
+        jacobian: The Jacobian `J`, with shape `(rows, outputs, free)`.
+        target: With shape `(rows, outputs)`.
+        drag: With shape `(rows, free)`.
+    """
     outputs, free = jacobian.shape[-2:]
     if outputs <= free:
-        moved = scale * right
         system = (jacobian * scale.unsqueeze(-2)) @ jacobian.mT
         system.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        inner = _divide(system, (jacobian @ moved.unsqueeze(-1)).squeeze(-1))
-        return moved - scale * (jacobian.mT @ inner.unsqueeze(-1)).squeeze(-1)
+        held_back = target + (jacobian @ (scale * drag).unsqueeze(-1)).squeeze(-1)
+        push = (jacobian.mT @ _divide(system, held_back).unsqueeze(-1)).squeeze(-1)
+        return scale * (push - drag)
 
-    # In units of the square root of the diagonal; a coordinate that is held has none, and stays.
+    # In units of the square root of the diagonal.
     root = scale.sqrt()
     jacobian = jacobian * root.unsqueeze(-2)
     system = jacobian.mT @ jacobian
     system.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    right = (jacobian.mT @ target.unsqueeze(-1)).squeeze(-1) - root * drag
 
-    return root * _divide(system, root * right)
+    return root * _divide(system, right)
 
 
 def _divide(system: Tensor, right: Tensor) -> Tensor:

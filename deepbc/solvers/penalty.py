@@ -3,7 +3,7 @@ r"""What the solvers of the penalised form share: the miss of each constraint, a
 .. math:: \min_{u'} \; d(u', u) + \lambda \lVert F_S(u') - x^*_S \rVert^2
 """
 
-__all__ = ["ended", "penalised", "reachable"]
+__all__ = ["ended", "missed_by", "penalised", "reachable"]
 
 import torch
 from torch import Tensor
@@ -18,9 +18,14 @@ def reachable(penalty: float) -> float:
     return max(LEAST_REACH, 10 / penalty)
 
 
+def missed_by(problem: Problem, values: Tensor) -> Tensor:
+    """How far each constrained value lies beyond its nearer end, with shape `(rows, constraints)`."""
+    return values - values.clamp(problem.lower, problem.upper)
+
+
 def penalised(problem: Problem, point: Point) -> tuple[Tensor, Tensor]:
     """The Jacobian and the miss of each constraint; both are zero where an interval holds."""
-    missed = point.values - point.values.clamp(problem.lower, problem.upper)
+    missed = missed_by(problem, point.values)
     asked = (problem.lower == problem.upper) | (missed != 0)
 
     return point.jacobian * asked.unsqueeze(-1), missed
@@ -29,8 +34,7 @@ def penalised(problem: Problem, point: Point) -> tuple[Tensor, Tensor]:
 def ended(problem: Problem, v: Tensor, reach: float) -> Solution:
     """Takes the coordinates as the solution and says which rows miss."""
     point = problem.look(v)
-    missed = penalised(problem, point)[1] if len(v) else problem.lower
-    met = (missed.abs() <= reach).all(-1)
+    met = (missed_by(problem, point.values).abs() <= reach).all(-1)
     trouble = torch.where(met, int(Trouble.NONE), int(Trouble.SLOW))
     trouble[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = Trouble.NO_NUMBER
 

@@ -1,0 +1,513 @@
+"""Backtracking modes against closed forms, grids, scipy and oracles O1 to O6."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import growing, identity, weighted
+from scipy import optimize
+
+import deepbc as bc
+from deepbc.recipes import morphomnist
+
+TRUTH = morphomnist.truth()
+# Oracle O2: t = 2.5, u_I = 0, so i = 159.5 and u_T = 0.1057.
+FACTUAL = {"thickness": 2.5, "intensity": 159.5}
+ASKED = [80.0, 120.0, 200.0, 240.0]
+SPARSE = [1.3039, 2.0600, 2.9527, 3.7312]
+
+
+def thickness(cf) -> list[float]:
+    assert (np.asarray(cf.status) == "converged").all()
+    return cf.values["thickness"].tolist()
+
+
+def test_mode_of_the_true_equations():
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": ASKED})
+    assert thickness(cf) == pytest.approx([1.5727, 2.1305, 2.9008, 3.6197], abs=1e-4)
+    assert cf.noise["thickness"].tolist() == pytest.approx([-1.6747, -0.5174, 0.6997, 1.6197], abs=1e-4)
+    assert cf.noise["intensity"].tolist() == pytest.approx([-1.0750, -0.2818, 0.2075, 0.4462], abs=1e-4)
+    assert cf.distance.tolist() == pytest.approx([4.3255, 0.4675, 0.3960, 2.4915], abs=1e-4)
+    assert cf.values["intensity"].tolist() == ASKED
+    assert cf.error.max() < 1e-9
+    total = cf.moved["thickness"] + cf.moved["intensity"]
+    assert torch.allclose(cf.distance, total, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"solver": bc.Sparse(keep=1)}, SPARSE),
+        ({"solver": bc.Sparse(keep=1, search="exhaustive")}, SPARSE),
+        ({"solver": bc.Sparse(keep=1, by="variable")}, SPARSE),
+        ({"scope": ["thickness"]}, SPARSE),
+        ({"distance": bc.Squared({"thickness": 0.0})}, SPARSE),
+        ({"distance": bc.Absolute()}, SPARSE),
+        ({"distance": lambda u_star, u: (u_star - u).abs().sum(-1)}, SPARSE),
+        ({"distance": bc.Power(4)}, [1.6411, 2.1666, 2.8582, 3.5010]),
+        ({"distance": lambda u_star, u: (u_star - u).pow(4).sum(-1)}, [1.6411, 2.1666, 2.8582, 3.5010]),
+        ({"distance": bc.Power(2)}, [1.5727, 2.1305, 2.9008, 3.6197]),
+        ({"distance": bc.Squared({"thickness": 1e9})}, [2.5] * 4),
+        ({"scope": ["intensity"]}, [2.5] * 4),
+        ({"solver": bc.Linearized()}, [1.5727, 2.1305, 2.9008, 3.6197]),
+        ({"solver": bc.Sparse(keep=1, solver=bc.Linearized())}, SPARSE),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_other_ways_to_ask_the_true_equations(how, expected):
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": ASKED}, **how)
+    assert thickness(cf) == pytest.approx(expected, abs=1e-3)
+
+
+def test_noise_at_a_kink_comes_back_exactly_unmoved():
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": ASKED}, distance=bc.Absolute())
+    assert torch.equal(cf.noise["intensity"], cf.factual.noise["intensity"])
+    assert (cf.moved["intensity"] == 0).all()
+    assert cf.error.max() < 1e-9
+    sparse = bc.backtrack(TRUTH, FACTUAL, {"intensity": ASKED}, solver=bc.Sparse(keep=1))
+    assert torch.equal(sparse.noise["intensity"], sparse.factual.noise["intensity"])
+
+
+def test_antecedent_on_a_root_is_interventional_whatever_the_distance():
+    asked = {"thickness": [3.0, 1.0]}
+    plain = bc.intervene(TRUTH, FACTUAL, asked)
+    for distance in (bc.Squared(), bc.Absolute(), bc.Power(3)):
+        cf = bc.backtrack(TRUTH, FACTUAL, asked, distance=distance)
+        assert torch.equal(cf.values["intensity"], plain.values["intensity"])
+        assert (cf.status == "converged").all()
+
+
+def test_interval_upstream_of_a_value_is_not_a_clip():
+    loose = bc.backtrack(TRUTH, FACTUAL, {"thickness": bc.at_least(2.7), "intensity": 240.0})
+    assert loose.distance.item() == pytest.approx(2.4915, abs=1e-4)
+    tight = bc.backtrack(TRUTH, FACTUAL, {"thickness": bc.at_least(3.9), "intensity": 240.0})
+    assert tight.values["thickness"].item() == pytest.approx(3.9, abs=1e-5)
+    assert tight.values["thickness"].item() >= 3.9
+    assert tight.distance.item() == pytest.approx(3.825, abs=1e-3)
+    assert tight.status == loose.status == "converged"
+    assert tight.error.item() == 0
+
+
+def test_interval_alone_holds_or_sits_on_its_nearer_end():
+    scm = TRUTH
+    asked = {"intensity": bc.between([100.0, 170.0, 90.0], [200.0, 180.0, 120.0])}
+    cf = bc.backtrack(scm, FACTUAL, asked)
+    assert cf.values["intensity"].tolist() == pytest.approx([159.5, 170.0, 120.0], abs=1e-4)
+    assert cf.distance[0] == 0
+    at_end = bc.backtrack(scm, FACTUAL, {"intensity": [170.0, 120.0]})
+    assert cf.distance[1:].tolist() == pytest.approx(at_end.distance.tolist(), abs=1e-4)
+    assert (cf.error == 0).all()
+    assert bc.backtrack(scm, FACTUAL, {"intensity": bc.at_most(120.0)}).values["intensity"].item() <= 120
+
+
+def test_ends_of_several_intervals_need_not_bind():
+    # b = a + u, c = a + u: asking more of b lifts a, and c with it, above its own end.
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b; a -> c"), {
+        "a": identity(), "b": weighted({"a": 2.0}), "c": weighted({"a": 1.0}),
+    })  # fmt: skip
+    factual = {"a": 0.0, "b": 0.0, "c": 0.0}
+    asked = {"b": bc.at_least(5.0), "c": bc.at_least(0.5)}
+    cf = bc.backtrack(scm, factual, asked)
+
+    def cost(u):
+        return float(np.square(u).sum())
+
+    limits = [
+        {"type": "ineq", "fun": lambda u: 2 * u[0] + u[1] - 5},
+        {"type": "ineq", "fun": lambda u: u[0] + u[2] - 0.5},
+    ]
+    best = optimize.minimize(cost, np.zeros(3), constraints=limits, method="SLSQP", tol=1e-12)
+    assert cf.distance.item() == pytest.approx(best.fun, abs=1e-4)
+    assert cf.values["c"].item() == pytest.approx(best.x[0] + best.x[2], abs=1e-4)
+    assert cf.values["c"].item() > 1.9
+    assert cf.status == "converged"
+    assert cf.moved["c"].item() == pytest.approx(0, abs=1e-12)
+
+
+# Oracle O1: linear laws on random graphs, closed form.
+
+
+def linear_model(seed: int, size: int = 6) -> tuple[bc.SCM, np.ndarray]:
+    """A model x = A x + diag(s) u on a random graph, and the matrix that takes noise to values."""
+    stream = np.random.default_rng(seed)
+    names = [f"v{i}" for i in range(size)]
+    effects = np.tril(stream.normal(size=(size, size)) * (stream.random((size, size)) < 0.6), -1)
+    scales = stream.uniform(0.3, 2.0, size)
+    parents = {name: [names[j] for j in range(i) if effects[i, j]] for i, name in enumerate(names)}
+    laws = {
+        name: weighted({names[j]: effects[i, j] for j in range(i) if effects[i, j]}, scales[i])
+        if parents[name] else scaled(scales[i])
+        for i, name in enumerate(names)
+    }  # fmt: skip
+    return bc.SCM(bc.CausalGraph(parents), laws), np.linalg.solve(np.eye(size) - effects, np.diag(scales))
+
+
+def scaled(scale: float) -> bc.Equation:
+    return bc.Equation(predict=lambda u, p: scale * u, abduct=lambda x, p: x / scale)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_linear_models_have_their_closed_form(seed):
+    scm, matrix = linear_model(seed)
+    stream = np.random.default_rng(100 + seed)
+    names = list(scm.graph)
+    chosen = sorted(stream.choice(len(names), size=1 + seed % 3, replace=False))
+    weights = stream.uniform(0.2, 4.0, len(names))
+    world = scm.sample(5, seed=seed)
+    u = np.stack([world.noise[name] for name in names], axis=-1)
+    wanted = stream.normal(size=(5, len(chosen))) * 3
+
+    jacobian, inverse = matrix[chosen], np.diag(1 / weights)
+    gain = inverse @ jacobian.T @ np.linalg.inv(jacobian @ inverse @ jacobian.T)
+    expected = u + (wanted - u @ jacobian.T) @ gain.T
+
+    asked = {names[k]: wanted[:, i] for i, k in enumerate(chosen)}
+    distance = bc.Squared({name: float(w) for name, w in zip(names, weights, strict=True)})
+    for solver, tolerance in ((bc.Exact(), 1e-9), (bc.Linearized(penalty=1e9, steps=3), 1e-6)):
+        cf = bc.backtrack(scm, world.values, asked, distance=distance, solver=solver)
+        found = np.stack([cf.noise[name] for name in names], axis=-1)
+        assert np.allclose(found, expected, rtol=0, atol=tolerance * (1 + np.abs(expected).max())), solver
+    assert bc.backtrack(scm, world.values, asked, distance=distance).error.max() < 1e-9
+
+
+@pytest.mark.parametrize("solver", [bc.Linearized(penalty=20, steps=2), bc.Gradient(penalty=20, steps=4000)], ids=repr)
+def test_penalised_answers_of_linear_models_have_their_closed_form(solver):
+    scm, matrix = linear_model(4)
+    names = list(scm.graph)
+    world = scm.sample(5, seed=0)
+    u = np.stack([world.noise[name] for name in names], axis=-1)
+    jacobian = matrix[[3, 5]]
+    system = np.eye(6) + 20 * jacobian.T @ jacobian
+    expected = np.linalg.solve(system, (u + 20 * np.array([2.0, -1.0]) @ jacobian).T).T
+    cf = bc.backtrack(scm, world.values, {"v3": 2.0, "v5": -1.0}, solver=solver)
+    assert np.allclose(np.stack([cf.noise[name] for name in names], axis=-1), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_linear_models_in_the_constraint_form(seed):
+    # A Predictor on two leaves: no noise of its own, so the antecedent is a constraint.
+    scm, matrix = linear_model(seed)
+    names = list(scm.graph)
+    graph = bc.CausalGraph({**scm.graph.to_dict(), "y": names})
+    mix = np.random.default_rng(seed).normal(size=len(names))
+    law = bc.Predictor(lambda p: sum(m * p[name] for m, name in zip(mix, names, strict=True)))
+    model = bc.SCM(graph, {**scm.mechanisms, "y": law})
+    world = model.sample(4, seed=1)
+    u = np.stack([world.noise[name] for name in names], axis=-1)
+    jacobian = mix @ matrix
+    wanted = np.array([3.0, -2.0, 0.5, 8.0])
+    expected = u + (wanted - u @ jacobian)[:, None] * jacobian / (jacobian @ jacobian)
+    cf = bc.backtrack(model, world.values, {"y": wanted})
+    assert np.allclose(np.stack([cf.noise[name] for name in names], axis=-1), expected, rtol=0, atol=1e-8)
+    assert (cf.status == "converged").all()
+
+
+def test_absolute_distance_on_linear_models_is_the_linear_programme():
+    for seed in range(6):
+        scm, matrix = linear_model(seed, size=4)
+        names = list(scm.graph)
+        world = scm.sample(3, seed=seed)
+        u = np.stack([world.noise[name] for name in names], axis=-1)
+        cf = bc.backtrack(scm, world.values, {"v3": 4.0}, distance=bc.Absolute())
+        # One demand: the noise with the largest effect carries it all.
+        expected = np.abs(4.0 - u @ matrix[3]) / np.abs(matrix[3]).max()
+        assert np.allclose(cf.distance, expected, rtol=0, atol=1e-9)
+        moved = np.stack([cf.noise[name] - cf.factual.noise[name] for name in names], axis=-1)
+        assert ((np.abs(moved) > 0).sum(-1) == 1).all()
+
+
+# Oracle O3.
+
+
+def test_german_credit_gives_the_published_explanation(data_folder):
+    table = pd.read_csv(data_folder / "tables" / "german.data", sep=" ", header=None)
+    data = pd.DataFrame({
+        "male": (table[8] != "A92").astype(float), "age": table[12].astype(float),
+        "amount": table[4].astype(float), "duration": table[1].astype(float),
+    })  # fmt: skip
+    bad = (table[20] == 2).to_numpy(float)
+    sd = data.std(ddof=0)
+    design = np.column_stack([np.ones(1000), data["male"], *(data[name] / sd[name] for name in data.columns[1:])])
+    beta = np.zeros(5)
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-design @ beta))
+        beta += np.linalg.solve(design.T @ (design * (p * (1 - p))[:, None]), design.T @ (bad - p))
+    slopes = torch.tensor(beta)
+
+    def probability(parents):
+        scaled = [parents[name] / (1 if name == "male" else sd[name]) for name in data.columns]
+        return torch.sigmoid(slopes[0] + torch.cat(scaled, dim=-1) @ slopes[1:])
+
+    graph = bc.CausalGraph.parse("male, age -> amount -> duration; male, age, amount, duration -> bad")
+    laws = {name: bc.Linear() for name in data.columns}
+    scm = bc.SCM(graph, {**laws, "bad": bc.Predictor(probability)})
+    scm.fit(data)
+    weights = {"age": 1.0, "amount": 0.9909, "duration": 0.6094}
+    cf = bc.backtrack(
+        scm, data.iloc[11], {"bad": 0.5}, distance=bc.Squared(weights), scope=["age", "amount", "duration"]
+    )
+
+    assert data.iloc[11].tolist() == [0, 24, 4308, 48]
+    assert cf.values["age"].item() == pytest.approx(27.19, abs=0.01)
+    assert cf.values["amount"].item() == pytest.approx(2717, abs=2)
+    assert cf.values["duration"].item() == pytest.approx(35.65, abs=0.01)
+    assert cf.values["male"].item() == 0
+    assert cf.values["bad"].item() == pytest.approx(0.5, abs=1e-9)
+    assert cf.status == "converged"
+
+    # Wachter's explanation is the special case of unrelated variables: x = u in units of the standard deviation.
+    apart = bc.CausalGraph.parse("male, age, amount, duration -> bad")
+    loose = bc.SCM(apart, {**{n: scaled(float(sd[n])) for n in data.columns}, "bad": bc.Predictor(probability)})
+    wachter = bc.backtrack(
+        loose, data.iloc[11], {"bad": 0.5}, distance=bc.Absolute(), scope=["age", "amount", "duration"]
+    )
+    assert wachter.values["duration"].item() == pytest.approx(32.69, abs=0.01)
+    assert [wachter.values[name].item() for name in ("male", "age", "amount")] == pytest.approx([0, 24, 4308])
+
+
+# Oracles O5 and O6.
+
+
+def test_model_whose_volume_term_matters():
+    scm = growing()
+    cf = bc.backtrack(scm, scm.predict({"x1": 0.3, "x2": 0.5}), {"x2": 1.2})
+    assert cf.noise["x1"].item() == pytest.approx(0.4974, abs=1e-4)
+    assert cf.noise["x2"].item() == pytest.approx(0.8061, abs=1e-4)
+    assert cf.distance.item() == pytest.approx(0.1326, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["squared", "absolute"])
+def test_counterfactual_explanation_is_a_special_case(kind):
+    names = ["a", "b", "c"]
+    slopes = np.array([1.0, -2.0, 0.7])
+
+    def score(x):
+        return np.tanh(x @ slopes) + 0.1 * (x**2).sum(-1)
+
+    graph = bc.CausalGraph.parse("a, b, c -> y")
+    law = bc.Predictor(
+        lambda p: torch.tanh(p["a"] - 2 * p["b"] + 0.7 * p["c"]) + 0.1 * sum(each.square() for each in p.values())
+    )
+    scm = bc.SCM(graph, {**{name: identity() for name in names}, "y": law})
+    start = np.array([0.3, 0.2, -0.1])
+    distance = bc.Squared() if kind == "squared" else bc.Absolute()
+    cf = bc.backtrack(scm, dict(zip(names, start, strict=True)), {"y": 0.8}, distance=distance)
+    assert cf.status == "converged"
+    found = np.array([cf.values[name].item() for name in names])
+    assert score(found) == pytest.approx(0.8, abs=1e-8)
+
+    power = 2 if kind == "squared" else 1
+
+    # From outside: split each move into its two directions, so that the absolute distance is smooth.
+    def cost(m):
+        return ((m[:3] + m[3:]) ** power).sum()
+
+    limit = {"type": "eq", "fun": lambda m: score(start + m[:3] - m[3:]) - 0.8}
+    tries = [
+        optimize.minimize(cost, first, constraints=[limit], bounds=[(0, 9)] * 6, method="SLSQP", tol=1e-14)
+        for first in np.random.default_rng(0).uniform(0, 1, (20, 6))
+    ]
+    best = min((each for each in tries if each.success), key=lambda each: each.fun)
+    assert cf.distance.item() == pytest.approx(best.fun, abs=1e-6)
+
+
+# What a row says of itself.
+
+
+def test_rows_that_cannot_hold_say_why_and_spoil_no_other():
+    scm = bc.SCM(morphomnist.truth().graph, TRUTH.mechanisms, bounds={"intensity": (64, 255), "thickness": (0.5, None)})
+    data = scm.sample(4, seed=0).to_frame()
+    alone = bc.backtrack(scm, data, {"intensity": 200.0})
+    cf = bc.backtrack(scm, data, {"intensity": [200.0, 300.0, 64.0, 200.0]})
+    assert list(cf.status) == ["converged", "infeasible", "infeasible", "converged"]
+    assert "'intensity' is asked to leave its bounds (64, 255)" in cf.status[1].explain()
+    assert torch.equal(cf.noise["thickness"][[0, 3]], alone.noise["thickness"][[0, 3]])
+    # The rows that failed are left as they were, and their error says how far they miss.
+    assert torch.equal(cf.noise["thickness"][1], cf.factual.noise["thickness"][1])
+    assert cf.error[1] > 1
+
+
+def test_antecedent_outside_the_support_of_a_given_law():
+    data = TRUTH.sample(3, seed=0).to_frame()
+    cf = bc.backtrack(TRUTH, data, {"intensity": [200.0, 300.0, 210.0]})
+    assert list(cf.status) == ["converged", "infeasible", "converged"]
+    assert "support" in cf.status[1].reason
+    assert torch.isfinite(cf.values["intensity"]).all()
+    assert cf.error[1] > 1
+
+
+def test_contradictory_antecedents_are_infeasible():
+    scm = bc.SCM(bc.CausalGraph.parse("a -> y; a -> z"), {
+        "a": identity(), "y": bc.Predictor(lambda p: 2 * p["a"]), "z": bc.Predictor(lambda p: 3 * p["a"]),
+    })  # fmt: skip
+    assert bc.backtrack(scm, {"a": 1.0}, {"y": 4.0, "z": 6.0}).status == "converged"
+    cf = bc.backtrack(scm, {"a": 1.0}, {"y": 4.0, "z": 5.0})
+    assert cf.status == "infeasible"
+    assert "contradict" in cf.status.reason
+    assert cf.error.item() > 0.1
+
+
+def test_scope_without_a_way_is_infeasible():
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b; c"), {"a": identity(), "b": weighted({"a": 1.0}), "c": identity()})
+    factual = {"a": 0.0, "b": 0.0, "c": 0.0}
+    cf = bc.backtrack(scm, factual, {"b": 1.0}, scope=["c"])
+    assert cf.status == "infeasible"
+    assert "No noise in scope" in cf.status.reason
+    assert cf.error.item() == pytest.approx(1.0)
+    assert bc.backtrack(scm, factual, {"b": 0.0}, scope=["c"]).status == "converged"
+    short = bc.SCM(bc.CausalGraph.parse("a -> y"), {"a": identity(), "y": bc.Predictor(lambda p: p["a"].tanh())})
+    far = bc.backtrack(short, {"a": 0.5}, {"y": 1.5})
+    assert far.status != "converged"
+    assert far.error.item() > 0.4
+
+
+def test_too_few_steps_say_so():
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": 240.0}, solver=bc.Exact(steps=1, places=0))
+    assert cf.status == "not converged"
+    assert cf.status.remedy
+    # The antecedent holds all the same, because it is pinned.
+    assert cf.error.item() < 1e-9
+    linear = bc.backtrack(TRUTH, FACTUAL, {"intensity": 240.0}, solver=bc.Linearized(steps=1))
+    assert linear.status == "not converged"
+    assert linear.error.item() > 1e-2
+
+
+def test_error_comes_from_a_fresh_prediction_of_the_noise():
+    # An inverse that is wrong by 0.1 must show in the error, although the value was assigned.
+    wrong = bc.Equation(predict=lambda u, p: u + p["a"], abduct=lambda x, p: x - p["a"] + 0.1)
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity(), "b": wrong})
+    cf = bc.backtrack(scm, {"a": 0.0, "b": 0.0}, {"b": 1.0})
+    assert cf.values["b"].item() == 1.0
+    assert cf.error.item() == pytest.approx(0.1)
+    assert cf.status == "not converged"
+
+
+def test_answers_far_out_are_flagged():
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": [200.0, 254.99999]})
+    assert cf.extrapolates.tolist() == [False, True]
+    assert cf.farthest[0].item() == pytest.approx(0.6997, abs=1e-3)
+    assert cf.farthest[1] > 4
+
+
+def test_only_the_antecedent_and_its_causes_take_part():
+    calls = {"image": 0, "sibling": 0}
+
+    def counted(name, law):
+        def predict(u, parents):
+            calls[name] += 1
+            return law._functions[0](u, parents)
+
+        return bc.Equation(predict=predict, abduct=law._functions[1])
+
+    graph = bc.CausalGraph.parse("t -> i; t, i -> image; sibling")
+    laws = {"t": identity(), "i": weighted({"t": 2.0}), "image": counted("image", weighted({"t": 1.0, "i": 1.0})),
+            "sibling": counted("sibling", identity())}  # fmt: skip
+    scm = bc.SCM(graph, laws)
+    factual = {"t": [0.0, 1.0], "i": [0.5, 2.0], "image": [3.0, 4.0], "sibling": [7.0, 8.0]}
+    cf = bc.backtrack(scm, factual, {"i": 5.0})
+    # Once, to complete the answer; the sibling never.
+    assert calls == {"image": 1, "sibling": 0}
+    assert torch.equal(cf.noise["image"], cf.factual.noise["image"])
+    assert cf.values["sibling"].tolist() == [7.0, 8.0]
+    assert torch.allclose(cf.values["image"], cf.values["t"] + cf.values["i"] + cf.noise["image"])
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "part"),
+    [
+        ({"antecedent": {"intensity": math.nan}}, bc.DataError, "expected finite"),
+        ({"antecedent": {"intensty": 3.0}}, bc.UnknownNameError, "Did you mean 'intensity'"),
+        ({"antecedent": {"intensity": bc.between(3.0, 1.0)}}, bc.DataError, "Swap them"),
+        ({"antecedent": {"intensity": bc.at_least(math.inf)}}, bc.DataError, "expected finite"),
+        ({"antecedent": {}}, bc.DataError, "at least one variable"),
+        ({"scope": ["width"]}, bc.UnknownNameError, "scope"),
+        ({"solver": bc.Exact}, bc.SettingError, r"Write Exact()"),
+        ({"distance": bc.Squared}, bc.SettingError, r"Write Squared()"),
+        ({"distance": bc.Squared({"width": 1.0})}, bc.UnknownNameError, "distance weights"),
+        ({"distance": {"width": bc.Squared()}}, bc.UnknownNameError, "distance"),
+        ({"distance": lambda u_star, u: u_star - u}, bc.SettingError, "Sum over the last axis"),
+        ({"distance": lambda u_star, u: (u_star - u).sum(-1)}, bc.SettingError, "at least 0"),
+        ({"distance": lambda u_star, u: 1 + (u_star - u).square().sum(-1)}, bc.SettingError, "where nothing moves"),
+        ({"distance": lambda u_star, u: (u_star - u).detach().square().sum(-1)}, bc.SettingError, "autograd"),
+        ({"solver": bc.Linearized(), "distance": bc.Absolute()}, bc.SettingError, "squared distances"),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_mistakes_are_errors_before_any_work(how, error, part):
+    asked = {"antecedent": {"intensity": 200.0}, **how}
+    with pytest.raises(error) as caught:
+        bc.backtrack(TRUTH, {"thickness": [2.5], "intensity": [159.5]}, **asked)
+    assert part in str(caught.value)
+
+
+def test_no_rows_one_row_and_broadcast():
+    assert bc.backtrack(TRUTH, TRUTH.sample(0).values, {"intensity": 200.0}).distance.shape == (0,)
+    one = bc.backtrack(TRUTH, FACTUAL, {"intensity": 200.0})
+    assert one.distance.shape == ()
+    assert one.status == "converged"
+    assert len(one.to_frame()) == 1
+    many = bc.backtrack(TRUTH, FACTUAL, {"intensity": torch.linspace(80, 240, 7)})
+    assert many.values["thickness"].shape == (7,)
+    assert (many.values["thickness"].diff() > 0).all()
+
+
+def test_vector_antecedents_and_vector_causes():
+    vector = bc.Equation(predict=lambda u, p: p["a"] + u, abduct=lambda x, p: x - p["a"], noise=2, value=2)
+    total = bc.Equation(
+        predict=lambda u, p: p["v"].sum(-1, keepdim=True) + u, abduct=lambda x, p: x - p["v"].sum(-1, keepdim=True)
+    )
+    scm = bc.SCM(bc.CausalGraph.parse("a -> v -> b"), {"a": identity(), "v": vector, "b": total})
+    factual = {"a": 0.0, "v": [0.0, 0.0], "b": 0.0}
+    # a moves both components of v: the effects of the noises on b are 2, 1, 1, 1.
+    cf = bc.backtrack(scm, factual, {"b": 7.0})
+    assert [cf.noise["a"].item(), *cf.noise["v"].tolist(), cf.noise["b"].item()] == pytest.approx([2, 1, 1, 1])
+    cf = bc.backtrack(scm, factual, {"v": [3.0, 0.0]})
+    assert cf.noise["a"].item() == pytest.approx(1.0)
+    assert cf.noise["v"].tolist() == pytest.approx([2.0, -1.0])
+    both = bc.backtrack(scm, factual, {"b": 7.0}, solver=bc.Sparse(keep=1, by="variable"))
+    assert both.noise["a"].item() == pytest.approx(3.5)
+    with pytest.raises(bc.DataError, match="interval of a vector"):
+        bc.backtrack(scm, factual, {"v": bc.at_least(1.0)})
+
+
+def test_exhaustive_sparsity_is_the_best_of_all_sets():
+    scm, matrix = linear_model(3)
+    names = list(scm.graph)
+    world = scm.sample(6, seed=2)
+    u = np.stack([world.noise[name] for name in names], axis=-1)
+    cf = bc.backtrack(scm, world.values, {"v5": 6.0}, solver=bc.Sparse(keep=2, search="exhaustive"))
+    best = np.full(6, np.inf)
+    for pair in itertools.combinations(range(6), 2):
+        effect = (matrix[5, list(pair)] ** 2).sum()
+        if effect > 0:
+            best = np.minimum(best, (6.0 - u @ matrix[5]) ** 2 / effect)
+    assert np.allclose(cf.distance, best, rtol=1e-8)
+    causes = [f"a{i}" for i in range(30)]
+    total = bc.Predictor(lambda p: sum(p.values()))
+    wide = bc.SCM(
+        bc.CausalGraph({**{c: [] for c in causes}, "y": causes}), {**{c: identity() for c in causes}, "y": total}
+    )
+    with pytest.raises(bc.SettingError, match="more than the 1000"):
+        bc.backtrack(wide, wide.sample(1).values, {"y": 1.0}, solver=bc.Sparse(keep=15, search="exhaustive"))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.floats(0.2, 5), st.floats(0.2, 5), st.floats(-3, 3), st.floats(-3, 3), st.floats(-8, 8))
+def test_one_scalar_cause_is_the_minimum_over_a_grid(weight_a, weight_b, u_a, u_b, wanted):
+    # A law that bends: the effect of a on b flattens and turns.
+    bent = bc.Equation(
+        predict=lambda u, p: 3 * torch.sin(p["a"]) + p["a"] + u, abduct=lambda x, p: x - 3 * torch.sin(p["a"]) - p["a"]
+    )
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity(), "b": bent})
+    cf = bc.backtrack(
+        scm, scm.predict({"a": u_a, "b": u_b}), {"b": wanted}, distance=bc.Squared({"a": weight_a, "b": weight_b})
+    )
+    grid = np.linspace(-20, 20, 400_001)
+    cost = weight_a * (grid - u_a) ** 2 + weight_b * (wanted - 3 * np.sin(grid) - grid - u_b) ** 2
+    assert cf.status == "converged"
+    assert cf.distance.item() <= cost.min() + 1e-3
