@@ -118,3 +118,51 @@ def test_intervention_changes_its_effects_alone(scm, data):
     # The laws of the effects still hold: the noise of the answer leads to its values.
     assert close(scm.predict(cf.noise), cf.values, 1e-6)
     assert (cf.status == "converged").all()
+
+
+def noisy_names(scm):
+    return [name for name in scm.graph if not scm.mechanisms[name].deterministic]
+
+
+@checked
+@given(models(), st.data())
+def test_backtracking_keeps_every_law_and_is_no_dearer_than_intervening(scm, data):
+    world, other = scm.sample(8, seed=4), scm.sample(8, seed=5)
+    targets = data.draw(st.lists(st.sampled_from(noisy_names(scm)), min_size=1, max_size=2, unique=True))
+    asked = {name: other.values[name] for name in targets}
+
+    cf = bc.backtrack(scm, world.values, asked)
+    forced = bc.intervene(scm, world.values, asked)
+
+    assert (cf.status == "converged").all()
+    assert cf.error.max() < 1e-6
+    assert close(scm.predict(cf.noise), cf.values, 1e-6)
+    # Full scope and exact laws: the force is one of the ways to get there.
+    assert (cf.distance <= forced.distance * (1 + 1e-9) + 1e-9).all()
+    for name in scm.graph:
+        if name not in (*targets, *scm.graph.ancestors(*targets)):
+            assert torch.equal(cf.noise[name], cf.factual.noise[name])
+
+    own = bc.backtrack(scm, world.values, asked, scope=targets)
+    assert close(own.values, forced.values, 1e-6)
+    assert (own.status == "converged").all()
+
+
+@checked
+@given(models(), st.data())
+def test_backtracking_moves_nothing_where_the_antecedent_holds(scm, data):
+    factual = scm.sample(5, seed=6).values
+    names = data.draw(st.sets(st.sampled_from(list(scm.graph)), min_size=1))
+    cf = bc.backtrack(scm, factual, {name: factual[name] for name in names})
+    assert close(cf.values, factual, 1e-7)
+    assert cf.distance.max() < 1e-10
+    assert (cf.status == "converged").all()
+
+
+@checked
+@given(models())
+def test_backtracking_on_a_root_is_intervening(scm):
+    root = next(name for name in scm.graph if not scm.graph.parents(name))
+    world, other = scm.sample(8, seed=7), scm.sample(8, seed=8)
+    cf = bc.backtrack(scm, world.values, {root: other.values[root]})
+    assert close(cf.values, bc.intervene(scm, world.values, {root: other.values[root]}).values, 1e-9)

@@ -57,7 +57,6 @@ def test_mode_of_the_true_equations():
         ({"solver": bc.Linearized()}, [1.5727, 2.1305, 2.9008, 3.6197]),
         ({"solver": bc.Sparse(keep=1, solver=bc.Linearized())}, SPARSE),
     ],
-    ids=lambda value: str(value)[:60],
 )
 def test_other_ways_to_ask_the_true_equations(how, expected):
     cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": ASKED}, **how)
@@ -175,8 +174,10 @@ def test_linear_models_have_their_closed_form(seed):
     assert bc.backtrack(scm, world.values, asked, distance=distance).error.max() < 1e-9
 
 
-@pytest.mark.parametrize("solver", [bc.Linearized(penalty=20, steps=2), bc.Gradient(penalty=20, steps=4000)], ids=repr)
-def test_penalised_answers_of_linear_models_have_their_closed_form(solver):
+@pytest.mark.parametrize(
+    ("solver", "tolerance"), [(bc.Linearized(penalty=20, steps=2), 1e-9), (bc.Gradient(penalty=20, steps=4000), 1e-2)]
+)
+def test_penalised_answers_of_linear_models_have_their_closed_form(solver, tolerance):
     scm, matrix = linear_model(4)
     names = list(scm.graph)
     world = scm.sample(5, seed=0)
@@ -436,7 +437,6 @@ def test_only_the_antecedent_and_its_causes_take_part():
         ({"distance": lambda u_star, u: (u_star - u).detach().square().sum(-1)}, bc.SettingError, "autograd"),
         ({"solver": bc.Linearized(), "distance": bc.Absolute()}, bc.SettingError, "squared distances"),
     ],
-    ids=lambda value: str(value)[:50],
 )
 def test_mistakes_are_errors_before_any_work(how, error, part):
     asked = {"antecedent": {"intensity": 200.0}, **how}
