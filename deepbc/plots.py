@@ -1,25 +1,31 @@
 """Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
 
-__all__ = ["plot_counterfactual", "plot_fit", "plot_plane"]
+__all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_plane"]
 
 import math
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from deepbc.errors import SettingError
+from deepbc.graph import CausalGraph
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Path = str | os.PathLike[str]
 Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 BLUE, RED, GREEN, GREY = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f"
-MOST_LINES = 100
+MOST_LINES, MOST_COLUMNS, LONGEST_NAME = 100, 6, 14
+# Of a node, in points; and how much an arrow bends, in parts of its length.
+RADIUS, BEND = 8.0, 0.32
 
 
 def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> "Figure":
@@ -33,7 +39,8 @@ def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> "Figure":
     figure = _figure(3.4 * max(1, len(trained)), 2.8)
 
     for i, (name, stages) in enumerate(trained.items()):
-        axes = figure.add_subplot(1, len(trained), i + 1, title=name, xlabel="epoch")
+        axes = figure.add_subplot(1, len(trained), i + 1, xlabel="epoch")
+        _entitle(axes, _label(name))
         start = 1
         for stage, (train, held_out) in stages.items():
             epochs = range(start, start + len(train))
@@ -47,43 +54,160 @@ def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> "Figure":
     return _written(figure, path)
 
 
-def plot_counterfactual(
-    values: Mapping[str, Tensor],
-    factual: Mapping[str, Tensor],
-    moved: Mapping[str, Tensor],
-    antecedent: Mapping[str, Tensor],
-    batch: torch.Size,
-    path: Path | None,
-) -> "Figure":
-    """Draws each variable from factual to counterfactual, in its own units, and what each noise carried.
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What the figure of an answer shows.
 
     Args:
-        values: Counterfactual values by variable, with shape `(*batch, *shape)`.
-        factual: Factual values by variable.
-        moved: What each noise carried, with shape `(*batch,)`.
-        antecedent: The variables that were asked about.
-        batch: The batch shape.
+        graph: The causal graph.
+        before: Factual values by variable, with shape `(rows, components)`.
+        after: Counterfactual values.
+        moved: What each noise carried, with shape `(rows,)`.
+        asked: The variables that were asked about.
+        held: Which rows hold what was asked, with shape `(rows,)`.
+        caption: What stands above it all.
+    """
+
+    graph: CausalGraph
+    before: Mapping[str, Tensor]
+    after: Mapping[str, Tensor]
+    moved: Mapping[str, Tensor]
+    asked: Collection[str]
+    held: Tensor
+    caption: str
+
+
+def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
+    """Draws each variable from factual to counterfactual, what each noise carried, and the graph coloured by that.
+
+    Args:
+        drawing: What to show.
         path: The file to write, if any.
     """
-    figure = _figure(1.7 * len(values) + 2.6, 2.8)
-    ratios = [1.0] * len(values) + [1.4]
-    grid = figure.add_gridspec(1, len(values) + 1, width_ratios=ratios)
+    names = tuple(drawing.after)
+    columns = min(len(names), MOST_COLUMNS)
+    bands = math.ceil(len(names) / MOST_COLUMNS)
+    layers = _layers(drawing.graph)
+    low = max(2.6, 0.24 * len(names) + 0.8, 0.55 * max(map(len, layers)) + 0.6)
+    wide = min(max(3.0, 1.15 * len(layers)), 12.0)
+    figure = _figure(max(6.6, 1.7 * columns, wide + 3.0), 2.3 * bands + low)
+    upper, lower = figure.subfigures(2, 1, height_ratios=[2.3 * bands, low], squeeze=False).flat
+    figure.suptitle(drawing.caption, fontsize=9)
 
-    for i, name in enumerate(values):
-        axes = figure.add_subplot(grid[i], title=f"{name} *" if name in antecedent else name)
-        pairs = torch.stack([factual[name], values[name]]).reshape(2, -1)[:, :MOST_LINES].numpy()
-        axes.plot([0, 1], pairs, color=GREY, lw=0.8, alpha=max(0.2, 1 / math.sqrt(max(1, pairs.shape[1]))))
-        axes.plot([0] * pairs.shape[1], pairs[0], "o", color=RED, ms=4)
-        axes.plot([1] * pairs.shape[1], pairs[1], "o", color=GREEN, ms=4)
-        axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)
-        axes.set_xlim(-0.3, 1.3)
+    for i, name in enumerate(names):
+        _draw_change(upper.add_subplot(bands, columns, i + 1), drawing, name)
 
-    axes = figure.add_subplot(grid[len(values)], title="moved (distance)")
-    heights = [moved[name].mean().item() if batch.numel() else 0.0 for name in moved]
-    axes.barh(list(moved), heights, color=[GREEN if name in antecedent else BLUE for name in moved])
-    axes.invert_yaxis()
+    grid = lower.add_gridspec(1, 2, width_ratios=[2.4, wide])
+    heights = {name: _mean(each) for name, each in drawing.moved.items()}
+    colours = _colours(heights)
+    _draw_bars(lower.add_subplot(grid[0]), heights, colours, drawing)
+    _draw_graph(lower.add_subplot(grid[1]), layers, colours, drawing)
 
     return _written(figure, path)
+
+
+def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
+    """Draws the first rows of one variable, each component a line; a row that does not hold has crosses."""
+    components = drawing.after[name].shape[-1]
+    rows = max(1, MOST_LINES // max(1, components))
+    pairs = torch.stack([drawing.before[name][:rows], drawing.after[name][:rows]])
+    faint = max(0.2, 1 / math.sqrt(max(1, pairs[0].numel())))
+
+    for held, mark in ((True, "o"), (False, "x")):
+        lines = pairs[:, drawing.held[:rows] == held].reshape(2, -1).numpy()
+        axes.plot([0, 1], lines, color=GREY, lw=0.8, alpha=faint)
+        axes.plot([0] * lines.shape[1], lines[0], mark, color=RED, ms=4)
+        axes.plot([1] * lines.shape[1], lines[1], mark, color=GREEN, ms=4)
+    title = _label(name) + ("" if components == 1 else f" ({components} components)")
+    _entitle(axes, f"{title} *" if name in drawing.asked else title)
+    axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.set_xlim(-0.3, 1.3)
+
+
+def _draw_bars(axes: "Axes", heights: Mapping[str, float], colours: Mapping[str, Any], drawing: Drawing) -> None:
+    places = range(len(heights))
+    axes.barh(places, list(heights.values()), 0.6, color=list(colours.values()), edgecolor=GREY, lw=0.6)
+    labels = [f"{_label(name)} *" if name in drawing.asked else _label(name) for name in heights]
+    axes.set_yticks(places, labels, fontsize=8, parse_math=False)
+    axes.tick_params(labelsize=8)
+    axes.set_xlim(0, 1.05 * max(heights.values()) or 1.0)
+    axes.invert_yaxis()
+    _entitle(axes, "moved (distance)" if len(drawing.held) == 1 else "moved (mean distance)")
+
+
+def _draw_graph(axes: "Axes", layers: Sequence[Sequence[str]], colours: Mapping[str, Any], drawing: Drawing) -> None:
+    """Draws causes to the left of effects; what was asked about has a thick ring."""
+    spot = {name: (float(i), (k + 0.5) / len(layer)) for i, layer in enumerate(layers) for k, name in enumerate(layer)}
+    for cause, effect in drawing.graph.edges:
+        (x, y), (x_effect, y_effect) = spot[cause], spot[effect]
+        # An arrow that passes a layer bends to the nearer edge, so that it does not run through what lies between.
+        outward = -BEND if y + y_effect <= 1.01 else BEND
+        arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 0.9, "shrinkA": RADIUS + 1, "shrinkB": RADIUS + 2}
+        arrow["connectionstyle"] = f"arc3,rad={outward if x_effect - x > 1 else 0.0}"
+        axes.annotate("", spot[effect], spot[cause], arrowprops=arrow)
+    for name, (x, y) in spot.items():
+        asked = name in drawing.asked
+        edge, width = ("black", 2.2) if asked else (GREY, 0.8)
+        axes.scatter([x], [y], s=(2 * RADIUS) ** 2, color=[colours[name]], edgecolors=edge, lw=width, zorder=3)
+        below = (0, -RADIUS - 3)
+        label = axes.annotate(
+            _label(name), (x, y), below, textcoords="offset points", ha="center", va="top", fontsize=8
+        )
+        label.set(parse_math=False, fontweight="bold" if asked else "normal", zorder=4)
+        label.set_bbox({"color": "white", "alpha": 0.7, "lw": 0, "pad": 0.5})
+    axes.set_xlim(-0.5, len(layers) - 0.5)
+    axes.set_ylim(1.1, -0.1)
+    axes.set_axis_off()
+    _entitle(axes, "who carried it (ring: asked)")
+
+
+def _layers(graph: CausalGraph) -> list[list[str]]:
+    """Sorts variables by the longest path from a root, and within a layer by where their parents are."""
+    depth: dict[str, int] = {}
+    for name in graph.order:
+        depth[name] = max((depth[parent] + 1 for parent in graph.parents(name)), default=0)
+
+    layers: list[list[str]] = [[] for _ in range(max(depth.values()) + 1)]
+    for name in graph.order:
+        layers[depth[name]].append(name)
+
+    place: dict[str, float] = {}
+    for layer in layers:
+        layer.sort(key=lambda name: _mean_of([place[parent] for parent in graph.parents(name)]))
+        place |= {name: (k + 0.5) / len(layer) for k, name in enumerate(layer)}
+
+    return layers
+
+
+def _mean_of(places: Sequence[float]) -> float:
+    return sum(places) / len(places) if places else 0.0
+
+
+def _mean(rows: Tensor) -> float:
+    """The mean of the numbers among the rows, 0 if there are none."""
+    return rows[rows.isfinite()].mean().item() if rows.isfinite().any() else 0.0
+
+
+def _colours(heights: Mapping[str, float]) -> dict[str, Any]:
+    """White where nothing moved, and darker where more did."""
+    from matplotlib import colormaps
+
+    most = max(heights.values(), default=0.0) or 1.0
+
+    return {name: colormaps["Blues"](0.8 * height / most) for name, height in heights.items()}
+
+
+def _label(name: str) -> str:
+    """A name in one line, clipped if it is long."""
+    line = " ".join(name.split())
+
+    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _entitle(axes: "Axes", title: str) -> None:
+    """Sets a title as it stands; a name may hold a dollar sign."""
+    axes.set_title(title, fontsize=9, parse_math=False)
 
 
 def plot_plane(
@@ -128,6 +252,10 @@ def _written(figure: "Figure", path: Path | None) -> "Figure":
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     if path is not None:
-        figure.savefig(path)
+        with warnings.catch_warnings():
+            # A name in a script that the font lacks is drawn as boxes.
+            for message in ("Glyph .* missing", ".*does not support .* natively"):
+                warnings.filterwarnings("ignore", message, UserWarning)
+            figure.savefig(path)
 
     return figure

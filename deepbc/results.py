@@ -12,6 +12,7 @@ __all__ = [
     "not_converged",
 ]
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from torch import Tensor
 from deepbc._checks import pick
 from deepbc.frames import frame
 from deepbc.graph import CausalGraph
-from deepbc.plots import plot_counterfactual, plot_fit
+from deepbc.plots import Drawing, plot_counterfactual, plot_fit
 from deepbc.world import World
 
 if TYPE_CHECKING:
@@ -115,24 +116,66 @@ class Counterfactual:
         return self.farthest > FAR
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Writes the answer as a data frame: values, factual values, what moved, distance, error and status."""
+        """Writes the answer as a data frame: values, factual values, what moved, distance, error, farthest and status.
+
+        Where a variable has the name of one of the other columns, that column gets the prefix `answer`.
+        """
         columns: dict[str, Any] = dict(self.values)
-        columns |= {f"factual {name}": column for name, column in self.factual.values.items()}
-        columns |= {f"moved {name}": column for name, column in self.moved.items()}
-        status = np.broadcast_to(np.asarray(self.status, dtype=object), tuple(self.batch))
-        columns |= {"distance": self.distance, "error": self.error, "status": status}
+        for name, column in self._evidence().items():
+            while name in columns:
+                name = f"answer {name}"
+            columns[name] = column
 
         return frame(columns, self.batch)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Draws factual against counterfactual values, and which noise carried the change; writes the file if named."""
-        return plot_counterfactual(self.values, self.factual.values, self.moved, self.antecedent, self.batch, path)
+        """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
+
+        What was asked about has a star and a ring; a row that does not hold has crosses.
+
+        Args:
+            path: The file to write, if any.
+        """
+        rows = self.batch.numel()
+        before, after = (
+            {name: each.reshape(rows, math.prod(each.shape[len(self.batch) :])) for name, each in values.items()}
+            for values in (self.factual.values, self.values)
+        )
+        drawing = Drawing(
+            graph=self.graph,
+            before=before,
+            after=after,
+            moved={name: each.reshape(rows) for name, each in self.moved.items()},
+            asked=tuple(self.antecedent),
+            held=torch.from_numpy(np.asarray(self._statuses().reshape(rows) == CONVERGED, dtype=bool)),
+            caption=f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}",
+        )
+
+        return plot_counterfactual(drawing, path)
+
+    def _evidence(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {f"factual {name}": column for name, column in self.factual.values.items()}
+        columns |= {f"moved {name}": column for name, column in self.moved.items()}
+        columns |= {"distance": self.distance, "error": self.error, "farthest": self.farthest}
+
+        return columns | {"status": self._statuses()}
+
+    def _statuses(self) -> "np.ndarray[Any, Any]":
+        return np.broadcast_to(np.asarray(self.status, dtype=object), tuple(self.batch))
+
+    def _ends(self) -> str:
+        words, counts = np.unique(np.asarray(self.status, dtype=str), return_counts=True)
+
+        return ", ".join(f"{count:,} {word}" for word, count in zip(words, counts, strict=True)) or "no rows"
+
+    def _far(self) -> str:
+        count = int(self.extrapolates.sum())
+
+        return f"; {count:,} beyond {FAR:g} sd of noise" if count else ""
 
     def __repr__(self) -> str:
         asked = ", ".join(self.antecedent)
-        words, counts = np.unique(np.asarray(self.status, dtype=str), return_counts=True)
-        ends = ", ".join(f"{count} {word}" for word, count in zip(words, counts, strict=True))
-        return f"Counterfactual(antecedent: {asked}; rows: {tuple(self.batch)}; {ends or 'no rows'})"
+        return f"Counterfactual(antecedent: {asked}; rows: {tuple(self.batch)}; {self._ends()})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +225,11 @@ class FitReport:
 
     @property
     def nll(self) -> float:
-        """The held-out negative log-likelihood of all fitted variables together, in nats and original units."""
-        return sum(variable.nll for variable in self.variables)
+        """The held-out negative log-likelihood of all fitted variables together, in nats and original units.
+
+        A variable that has no density, whose own `nll` is NaN, adds nothing.
+        """
+        return sum(variable.nll for variable in self.variables if not math.isnan(variable.nll))
 
     @property
     def seconds(self) -> float:

@@ -76,7 +76,7 @@ def test_answers_of_any_number_of_rows_are_drawn(rows, tmp_path):
 
 
 def test_figure_says_which_rows_failed_and_which_are_far_out():
-    answer = bc.backtrack(morphomnist.truth(), ROWS, {"intensity": [220.0, 300.0, 65.0]})
+    answer = bc.backtrack(morphomnist.truth(), ROWS, {"intensity": [220.0, 300.0, 200.0]})
     figure = answer.plot()
     assert figure.get_suptitle() == "3 rows: 2 converged, 1 infeasible"
     # Three lines, each with a mark at both ends; those of the row that failed are crosses.
