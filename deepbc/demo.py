@@ -1,6 +1,6 @@
-"""The main job in one call: fit a model to rows of known origin, ask it, and keep what came out."""
+"""The main job in one call: fit a model to rows of known origin, ask it both ways, and keep what came out."""
 
-__all__ = ["Demo", "run_demo"]
+__all__ = ["Answers", "Demo", "run_demo"]
 
 import os
 from dataclasses import dataclass
@@ -9,10 +9,18 @@ from pathlib import Path
 from deepbc.errors import StorageError
 from deepbc.graph import CausalGraph
 from deepbc.plots import plot_plane
-from deepbc.queries import intervene
+from deepbc.queries import backtrack, intervene
 from deepbc.recipes import morphomnist
 from deepbc.results import Counterfactual, FitReport
 from deepbc.scm import SCM
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What one model answers, if the law of the antecedent is broken and if every law is kept."""
+
+    interventional: Counterfactual
+    backtracking: Counterfactual
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +36,8 @@ class Demo:
     """
 
     report: FitReport
-    learned: Counterfactual
-    true: Counterfactual
+    learned: Answers
+    true: Answers
     figure: Path
     model: Path
 
@@ -54,14 +62,17 @@ def run_demo(folder: str | os.PathLike[str], *, rows: int = 20_000, intensity: f
     scm = SCM(CausalGraph.parse("thickness -> intensity"), bounds={"intensity": (64, 255)})
     report = scm.fit(data.values, seed=seed)
     factual = truth.sample(5, seed=seed + 1)
-    learned = intervene(scm, factual.values, {"intensity": intensity})
-    true = intervene(truth, factual.values, {"intensity": intensity})
+    learned, true = (
+        Answers(*(ask(model, factual.values, {"intensity": intensity}) for ask in (intervene, backtrack)))
+        for model in (scm, truth)
+    )
 
     scm.save(folder / "model")
-    clouds = [
+    cloud, points, forced, traced = (
         (values["thickness"][:4000], values["intensity"][:4000])
-        for values in (data.values, factual.values, learned.values)
-    ]
-    plot_plane(clouds[0], clouds[1], clouds[2], ("thickness", "intensity"), folder / "figure.png")
+        for values in (data.values, factual.values, learned.interventional.values, learned.backtracking.values)
+    )
+    answers = {"interventional": forced, "backtracking": traced}
+    plot_plane(cloud, points, answers, ("thickness", "intensity"), folder / "figure.png")
 
     return Demo(report, learned, true, folder / "figure.png", folder / "model")

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Path = str | os.PathLike[str]
+Points = tuple[Tensor, Tensor]
 Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
-BLUE, RED, GREEN, GREY = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f"
+BLUE, RED, GREEN, GREY, ORANGE = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f", "#e08a1e"
 MOST_LINES, MOST_COLUMNS, LONGEST_NAME = 100, 6, 14
 # Of a node, in points; and how much an arrow bends, in parts of its length.
 RADIUS, BEND = 8.0, 0.32
@@ -211,29 +212,27 @@ def _entitle(axes: "Axes", title: str) -> None:
 
 
 def plot_plane(
-    cloud: tuple[Tensor, Tensor],
-    factual: tuple[Tensor, Tensor],
-    counterfactual: tuple[Tensor, Tensor],
-    names: tuple[str, str],
-    path: Path | None,
+    cloud: Points, factual: Points, answers: Mapping[str, Points], names: tuple[str, str], path: Path | None
 ) -> "Figure":
-    """Draws two variables against each other: data as a cloud, factual points and where the answers put them.
+    """Draws two variables against each other: data as a cloud, factual points and where answers put them.
 
     Args:
-        cloud: Many points of the data, each with shape `(rows,)`.
+        cloud: Many points of the data, as two tensors with shape `(rows,)`.
         factual: The factual points.
-        counterfactual: The counterfactual points.
+        answers: The counterfactual points of each kind of answer, at most two kinds.
         names: The names of the axes.
         path: The file to write, if any.
     """
-    figure = _figure(4.4, 3.4)
+    figure = _figure(4.8, 3.6)
     axes = figure.add_subplot(xlabel=names[0], ylabel=names[1])
     axes.scatter(*cloud, s=3, color=BLUE, alpha=0.15, lw=0)
     axes.scatter([], [], s=22, color=BLUE, alpha=0.5, lw=0, label="data")
-    for x, y, x_star, y_star in zip(*factual, *counterfactual, strict=True):
-        axes.annotate("", (x_star, y_star), (x, y), arrowprops={"arrowstyle": "->", "color": GREY, "lw": 0.8})
     axes.scatter(*factual, s=22, color=RED, label="factual", zorder=3)
-    axes.scatter(*counterfactual, s=22, color=GREEN, label="interventional", zorder=3)
+    for (label, points), colour in zip(answers.items(), (ORANGE, GREEN), strict=False):
+        for x, y, x_star, y_star in zip(*factual, *points, strict=True):
+            arrow = {"arrowstyle": "->", "color": colour, "lw": 0.8, "shrinkB": 3}
+            axes.annotate("", (x_star, y_star), (x, y), arrowprops=arrow)
+        axes.scatter(*points, s=22, color=colour, label=label, zorder=3)
     axes.legend(frameon=False, fontsize=8)
 
     return _written(figure, path)
