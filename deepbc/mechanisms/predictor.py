@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -15,13 +16,17 @@ from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
+# In standard deviations of the parent: where the errors of differences and of rounding are about equal.
+STEP = 1e-5
+
 
 class Predictor(Mechanism):
     r"""Creates a deterministic law from a torch module or a function.
 
     A module gets the parents as one float64 tensor of shape `(batch, parents)`, in the order of the graph; it is
     copied and put into evaluation mode. Any other function gets a mapping from each parent's name to a tensor of shape
-    `(batch, dim)`. Both return `(batch, value)`, by torch operations that autograd can follow.
+    `(batch, dim)`. Both return `(batch, value)`. Where autograd cannot follow a function, because it is a model of
+    another library that takes and returns numpy arrays, its derivatives come from central differences.
 
     Args:
         function: The module or function :math:`h`.
@@ -66,20 +71,34 @@ class Predictor(Mechanism):
         batch = parents.shape[:-1]
         rows = parents.reshape(batch.numel(), parents.shape[-1])
         where = f"Variable {self._bound().child.name!r}, its Predictor"
-        checked = check_law(self._call(rows, where), batch.numel(), self.value, where)
+        result = self._ask(rows.double(), where) if self.module is None else _run(self.module, rows, where)
+        checked = check_law(result, batch.numel(), self.value, where)
 
         return checked.reshape(*batch, self.value).to(parents.dtype)
 
-    def _call(self, rows: Tensor, where: str) -> object:
-        if self.module is None:
-            return self._source[0](self._bound().split(rows.double()))
+    def _ask(self, rows: Tensor, where: str) -> Tensor:
+        """Asks the function, by differences where autograd cannot follow it."""
+
+        def plain(rows: Tensor) -> Tensor:
+            result: object = self._source[0](self._bound().split(rows))
+            result = torch.as_tensor(result).double() if isinstance(result, np.ndarray) else result
+            return check_law(result, len(rows), self.value, where)
+
+        if not rows.requires_grad:
+            return plain(rows)
         try:
-            return self.module(rows)
-        except RuntimeError as error:
-            raise DataError(
-                f"{where}: its module fails on parents of shape {tuple(rows.shape)}: {error}. It gets all parents side "
-                f"by side, in the order of the graph."
-            ) from error
+            followed = plain(rows)
+        except RuntimeError:
+            # A tensor whose derivatives are wanted refuses to become a numpy array.
+            followed = plain(rows.detach())
+        if followed.requires_grad:
+            return followed
+
+        sd = [each.sd or (1.0,) * each.dim for each in self._bound().parents]
+        steps = STEP * torch.tensor([spread for each in sd for spread in each], dtype=rows.dtype, device=rows.device)
+        result: Tensor = _Differences.apply(rows, plain, steps)  # type: ignore[no-untyped-call]
+
+        return result
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return x[..., :0]
@@ -89,3 +108,36 @@ class Predictor(Mechanism):
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
         return Outcome(self.loss(rows.held_x, rows.held_parents))
+
+
+def _run(module: nn.Module, rows: Tensor, where: str) -> object:
+    try:
+        return module(rows)
+    except RuntimeError as error:
+        raise DataError(
+            f"{where}: its module fails on parents of shape {tuple(rows.shape)}: {error}. It gets all parents side "
+            f"by side, in the order of the graph."
+        ) from error
+
+
+class _Differences(torch.autograd.Function):
+    """A function of rows whose derivatives are central differences."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, function: Callable[[Tensor], Tensor], steps: Tensor) -> Tensor:
+        ctx.function = function
+        ctx.save_for_backward(rows, steps)
+
+        return function(rows.detach())
+
+    @staticmethod
+    def backward(ctx: Any, weights: Tensor) -> tuple[Tensor, None, None]:
+        rows, steps = ctx.saved_tensors
+        columns = []
+        for j, step in enumerate(steps):
+            shift = torch.zeros_like(steps)
+            shift[j] = step
+            rise = ctx.function(rows + shift) - ctx.function(rows - shift)
+            columns.append((weights * rise).sum(-1) / (2 * step))
+
+        return torch.stack(columns, dim=-1), None, None

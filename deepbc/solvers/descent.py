@@ -26,7 +26,7 @@ FEW, FEW_OF_MANY = 256, 0.1
 STRETCH, LONGEST_STRIDE = 3.0, 30.0
 ANYTHING = 1e30
 VALLEYS = 2
-LARGEST_SURPRISE, SMALL, DEAR = 0.3, 1e-3, 8.0
+LARGEST_SURPRISE, SMALL, DEAR = 0.3, 1e-3, 12.0
 COLUMNS = (
     *("row", "second", "ends", "cost", "missed", "gradient", "step", "size", "multipliers", "fall", "penalty"),
     *("stride", "length"),

@@ -55,14 +55,16 @@ class Exact(Solver):
 
     def solve(self, problem: Problem) -> Solution:
         ends = _first_ends(problem)
-        found = self._rough(problem, ends) if problem.cost.rough else self._smooth(problem, ends, 0.0)
-        found = self._settle(problem, found)
+        found = self._settle(problem, self._find(problem, ends))
 
         return Solution(
             noises=torch.where(found.still, problem.rest, found.noises),
             trouble=found.trouble,
             resting=found.still[:, problem.free :],
         )
+
+    def _find(self, problem: Problem, ends: Tensor) -> Found:
+        return self._rough(problem, ends) if problem.cost.rough else self._smooth(problem, ends, 0.0)
 
     def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, places: int = 0) -> Found:
         start = problem.linearize(v)
@@ -136,9 +138,7 @@ class Exact(Solver):
             changed = (ends != found.ends).any(-1).nonzero().squeeze(-1)
             if not len(changed):
                 return found
-            again = problem.select(changed)
-            start = found.noises[changed, : problem.free]
-            found.put(changed, self._descend(again, start, ends[changed], 0.0))
+            found.put(changed, self._find(problem.select(changed), ends[changed]))
 
         found.trouble[changed] = Trouble.SLOW
 

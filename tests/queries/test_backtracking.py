@@ -317,6 +317,26 @@ def test_counterfactual_explanation_is_a_special_case(kind):
     assert cf.distance.item() == pytest.approx(best.fun, abs=1e-6)
 
 
+def test_model_of_another_library_is_explained_by_differences():
+    graph = bc.CausalGraph.parse("a, b -> y")
+    causes = {"a": identity(), "b": identity()}
+    ways = [
+        lambda p: torch.sigmoid(2 * p["a"] - p["b"]),
+        lambda p: 1 / (1 + np.exp(p["b"].numpy() - 2 * p["a"].numpy())),
+        lambda p: torch.tensor(1 / (1 + np.exp(p["b"].detach().numpy() - 2 * p["a"].detach().numpy()))),
+    ]
+    answers = [
+        bc.backtrack(bc.SCM(graph, {**causes, "y": bc.Predictor(way)}), {"a": [0.0, 1.0], "b": [1.0, 3.0]}, {"y": 0.7})
+        for way in ways
+    ]
+    for cf in answers:
+        assert (cf.status == "converged").all()
+        assert torch.allclose(cf.values["a"], answers[0].values["a"], rtol=0, atol=1e-6)
+    # In closed form: the nearest point of the line 2 a - b = logit(0.7).
+    short = (math.log(0.7 / 0.3) + 1) / 5
+    assert answers[1].values["a"].tolist() == pytest.approx([2 * short, 1 + 2 * short], abs=1e-6)
+
+
 # What a row says of itself.
 
 
