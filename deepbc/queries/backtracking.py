@@ -32,7 +32,7 @@ from deepbc.scm import SCM
 from deepbc.solvers import Exact, Solver
 from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
 
-CHUNK = 16_384
+CHUNK = 65_536
 
 Rows = dict[str, Tensor]
 

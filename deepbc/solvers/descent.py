@@ -1,11 +1,14 @@
 r"""The walk down: Gauss-Newton steps with a line search, every row for itself, in one batch.
 
 A step is that of `steps.Model`. Where nothing but the cost counts it is bent by the secants of the last few steps, a
-limited-memory quasi-Newton method around Gauss-Newton, because residuals are not small. It is shortened until the
-merit falls: the cost plus a multiple of what is missed. Rows that are done leave the batch.
+limited-memory quasi-Newton method around Gauss-Newton, because residuals are not small. A secant is corrected by the
+costs at both of its ends, so that steps converge quadratically along it. A step is shortened until the merit falls: the
+cost plus a multiple of what is missed. Rows that are done leave the batch. A row whose first step is not as good as it
+seemed looks around, and walks down other valleys as well.
 
 References:
     Numerical Optimization (Nocedal and Wright, 2006), sections 7.2, 10.3 and 18.3.
+    New quasi-Newton equation and related methods for unconstrained optimization (Zhang, Deng and Chen, 1999).
 """
 
 __all__ = ["Found", "descend", "quadratic", "settled"]
@@ -18,23 +21,25 @@ from torch import Tensor
 from deepbc.solvers.problem import Point, Problem, Trouble
 from deepbc.solvers.steps import Model, dot
 
-MEMORY = 3
-LONGEST_STEP = 5.0
-SHORTEST = 1e-9
-SHRINK = 0.3
-FEW, FEW_OF_MANY = 256, 0.1
+# How many secants bend a step, and how long it may be.
+MEMORY, LONGEST_STEP = 3, 5.0
+# The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
+ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
+# Where slopes steepen, steps lengthen by this factor, up to that one.
 STRETCH, LONGEST_STRIDE = 3.0, 30.0
+# A constraint is met within this; a row whose line search ends at the precision of numbers may still gain this much.
+LARGEST_MISS, ROUNDING = 1e-9, 1e-9
+# Rows that are done leave when they are more than so many, and more than this part of all.
+FEW, FEW_OF_MANY = 256, 0.1
+# A row looks around if its first step, unless it is small, saves this much less or more than its part of what the model
+# says, or if it stays this dear; walkers then set out for so many valleys.
+LARGEST_SURPRISE, SMALL, DEAR, VALLEYS = 0.3, 1e-3, 12.0, 2
 ANYTHING = 1e30
-VALLEYS = 2
-LARGEST_SURPRISE, SMALL, DEAR = 0.3, 1e-3, 12.0
+# What a walk has for each row, beside its problem, its point and its secants.
 COLUMNS = (
     *("row", "second", "ends", "cost", "missed", "gradient", "step", "size", "multipliers", "fall", "penalty"),
     *("stride", "length"),
 )
-LARGEST_MISS = 1e-9
-ENOUGH = 1e-4
-# What a row may still gain when its line search ends at the precision of numbers.
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +288,7 @@ class _Walk:
         steeper = dot(move, bend) < 0
 
         if not self.secants:
-            # A first step that saves much less or more than its model says crosses a bend.
+            # A first step that saves much less or more than its model says has crossed a bend.
             saved = (before - after) / (self.length * (1 - self.length / 2) * self.size).clamp_min(1e-300)
             bent = ~accepted | steeper | ((saved - 1).abs() > LARGEST_SURPRISE)
             self.doubt = (bent & (self.size > SMALL)) | (cost > DEAR)

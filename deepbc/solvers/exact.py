@@ -1,9 +1,8 @@
-r"""The most likely world to high precision: a screen of starts, the walk down, and exact treatment of kinks and ends.
+r"""The most likely world to high precision: the walk down, and exact treatment of kinks and ends.
 
-Starts are screened along the first step, out to where the cost of moving alone would exceed that of not moving; a row
-whose screen shows two valleys walks down both. A cost with kinks is rounded off, less and less; noises that end near
-their kink are then held there, and the rest is solved once more. Ends of intervals are held or released by the sign of
-their multipliers, as active sets are.
+A cost with kinks is rounded off, less and less; noises that end near their kink are then held there, and the rest is
+solved once more. Where all costs are kinked, sets of as few noises as there are demands are tried as well. Ends of
+intervals are held or released by the sign of their multipliers, as active sets are.
 
 References:
     Numerical Optimization (Nocedal and Wright, 2006), section 16.5.
@@ -24,10 +23,10 @@ from deepbc.solvers.problem import Problem, Solution, Trouble
 
 # Where rows start again that failed, in units of their first step.
 RETRIES = (0.25, 2.0, -1.0)
-SMOOTHINGS = (0.3, 0.03, 3e-3, 3e-4, 3e-6)
-SNAP = 1e-4
-MOST_ROUNDS = 12
-MOST_CARRIERS = 16
+# How much kinks are rounded off, and how near to rest a noise then is held there.
+SMOOTHINGS, SNAP = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
+# How many sets of carriers are tried, and how often ends are held or released.
+MOST_CARRIERS, MOST_ROUNDS = 16, 12
 
 
 class Exact(Solver):
