@@ -233,6 +233,8 @@ def read_distance(distance: Any, names: Collection[str]) -> Distance:
     """Reads a distance: none is squared, a mapping names one for each variable, a function is the user's own."""
     if isinstance(distance, Mapping):
         parts = {pick(name, names, "distance"): _read_one(each) for name, each in distance.items()}
+        for each in parts.values():
+            each.check(names)
         distance = _ByVariable(parts)
 
     read = _read_one(distance)

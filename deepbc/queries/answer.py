@@ -116,8 +116,10 @@ def _farthest(u_star: Rows, u: Rows) -> Tensor:
 def _shown(scm: SCM, name: str, asked: Asked, batch: torch.Size) -> Any:
     """The antecedent as people see it: a value a row, or an interval."""
     ends = [scm.show(name, _unflat(end, batch)) for end in (asked.lower, asked.upper)]
+    if not asked.interval:
+        return ends[0]
 
-    return Interval(*ends) if asked.interval else ends[0]
+    return Interval(*(None if end.isinf().all() else end for end in ends))
 
 
 def _world(scm: SCM, x: Rows, u: Rows, batch: torch.Size) -> World:

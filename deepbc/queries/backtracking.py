@@ -154,6 +154,11 @@ class _Plan:
 
         return cls(scm, solver, distance, aims, names, pinned, free, frozenset(fixed), frozenset(scope))
 
+    @property
+    def reaches(self) -> bool:
+        """Whether any noise that takes part may move."""
+        return any(name in self.scope for name in (*self.free, *self.pinned))
+
     def solve(self, question: Question, rows: slice) -> _Part:
         """Solves for a slice of the rows, and completes it."""
         x, u = ({name: each[rows] for name, each in part.items()} for part in (question.x, question.u))
@@ -167,7 +172,7 @@ class _Plan:
         trouble = torch.where(holds, int(Trouble.NONE), trouble)
 
         with torch.no_grad():
-            return _Part(*self._complete(x, u, aims, solution, lost | holds), trouble)
+            return _Part(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
 
     def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
         scm, carriers = self.scm, (*self.free, *self.pinned)
@@ -213,9 +218,12 @@ class _Plan:
         )
 
     def _complete(
-        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, stays: Tensor
+        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, stays: Tensor, failed: Tensor
     ) -> tuple[Rows, Rows]:
-        """Completes the world from the solution; what no change reaches keeps its values to the last digit."""
+        """Completes the world from the solution; what no change reaches keeps its values to the last digit.
+
+        A row that failed has the values that its noise leads to, whatever was asked for.
+        """
         scm = self.scm
         carriers = (*self.free, *self.pinned)
         parts = solution.noises.split([u[name].shape[-1] for name in carriers], dim=-1) if carriers else ()
@@ -225,8 +233,12 @@ class _Plan:
         changing = {*carriers, *scm.graph.descendants(*carriers)}
         values = {name: x[name] for name in scm.graph if name not in changing}
         values |= {name: torch.where(stays.unsqueeze(-1), x[name], aims[name].lower) for name in self.pinned}
+        after, noise = scm.complete_rows(values, {**u, **found})
+        if failed.any():
+            led_to, _ = scm.complete_rows({name: x[name] for name in scm.graph if name not in changing}, {**u, **found})
+            after = {name: torch.where(failed.unsqueeze(-1), led_to[name], after[name]) for name in after}
 
-        return scm.complete_rows(values, {**u, **found})
+        return {name: torch.where(stays.unsqueeze(-1), x[name], after[name]) for name in after}, noise
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
@@ -275,8 +287,15 @@ def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
             "as it was.",
             "Ask for a value that the laws can give.",
         ),
+        not_converged(
+            "The antecedent does not react to any noise in scope near the factual world: the laws are flat there, as a "
+            "saturated probability or a hard decision is.",
+            "Ask about a score that reacts, such as the logit behind a probability.",
+        ),
     ]
     code = trouble.clone()
+    if not plan.reaches:
+        code = torch.where(trouble == Trouble.NONE, code, int(Trouble.STUCK))
     for name, rows in zip(plan.aims, outside, strict=True):
         variable = plan.scm.variables[name]
         code[rows] = len(statuses)
@@ -294,7 +313,7 @@ def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
 def _unreached(plan: _Plan) -> Status:
     """What a row says whose antecedent cannot be reached from where its solver ended."""
     names = ", ".join(map(repr, plan.aims))
-    if not any(name in plan.scope for name in (*plan.free, *plan.pinned)):
+    if not plan.reaches:
         return infeasible(
             f"No noise in scope can reach the antecedent ({names}): neither its own nor that of a cause may move.",
             "Widen the scope.",

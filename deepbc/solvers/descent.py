@@ -25,10 +25,14 @@ from deepbc.solvers.steps import Model, dot
 MEMORY, LONGEST_STEP = 3, 5.0
 # The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
+# The least and the most of a step that is tried again where its model says where to; and the rounds that it takes.
+SHORTER, LONGER, ROUNDS = 0.1, 0.7, 4
 # Where slopes steepen, steps lengthen by this factor, up to that one.
 STRETCH, LONGEST_STRIDE = 3.0, 30.0
 # A constraint is met within this; a row whose line search ends at the precision of numbers may still gain this much.
 LARGEST_MISS, ROUNDING = 1e-9, 1e-9
+# A row that is out of steps is done if it may gain no more than this; no Jacobian below that leads anywhere.
+NEARLY, FLAT = 1e-6, 1e-13
 # Rows that are done leave when they are more than so many, and more than this part of all.
 FEW, FEW_OF_MANY = 256, 0.1
 # A row looks around if its first step, unless it is small, saves this much less or more than its part of what the model
@@ -150,6 +154,28 @@ def _finish(problem: Problem, found: Found, last: Tensor) -> Found:
     )
 
 
+def _lowest(problem: Problem, start: Point, end: Point, move: Tensor, smooth: float) -> Tensor:
+    """Where the cost is lowest along a step, 0 at its start and 1 at its end, as far as both ends can tell.
+
+    The noises along the step are the cubics that have the right values and derivatives at both ends.
+    """
+    first, last = (torch.cat([move, (point.jacobian * move.unsqueeze(-2)).sum(-1)], dim=-1) for point in (start, end))
+    gap = end.noises - start.noises
+    square, cube = 3 * gap - 2 * first - last, first + last - 2 * gap
+
+    t = torch.ones_like(move[:, :1])
+    for _ in range(ROUNDS):
+        noises = start.noises + t * (first + t * (square + t * cube))
+        speed = first + t * (2 * square + 3 * t * cube)
+        slope = problem.cost.slope(noises, problem.rest, smooth)
+        bend = dot(problem.cost.curvature(noises, problem.rest, smooth), speed.square())
+        bend = bend + dot(slope, 2 * square + 6 * t * cube)
+        step = -dot(slope, speed) / bend
+        t = (t + torch.where(bend > 0, step, 0.0).clamp(-1.0, 1.0).nan_to_num().unsqueeze(-1)).clamp(-1.0, 3.0)
+
+    return t.squeeze(-1)
+
+
 def settled(problem: Problem) -> bool:
     """Whether nothing but the cost counts: no constraint, and every implied noise may move."""
     return not problem.lower.shape[-1] and bool(problem.movable[:, problem.free :].all())
@@ -259,51 +285,75 @@ class _Walk:
         """Which rows are done, and how they ended."""
         finite = self.cost.isfinite() & self.step.isfinite().all(-1)
         # Where only the cost counts a last step is still to come.
-        small = self.size <= (tolerance if self.plain else tolerance**2) * (1 + self.cost)
+        whole = self.problem.cost.scale + self.cost
+        small = self.size <= (tolerance if self.plain else tolerance**2) * whole
         short = self.length < SHORTEST
         met = self.missed <= LARGEST_MISS
-        good = met & (small | (short & (self.size <= ROUNDING * (1 + self.cost))))
+        good = met & (small | (short & (self.size <= ROUNDING * whole)))
         # A tiny step that meets nothing stands where what is missed cannot fall any further.
-        done = ~finite | good | short | (small & ~met & (self.size <= tolerance**4))
+        done = ~finite | good | short | (small & ~met & (self.size <= tolerance**4 * whole))
 
+        # Out of steps, but so slow by now that nothing is to be gained.
+        nearly = met & (self.size <= NEARLY * whole)
         trouble = torch.where(met | ~done, int(Trouble.SLOW), int(Trouble.STUCK))
-        trouble = torch.where(good, int(Trouble.NONE), trouble)
+        trouble = torch.where(good | nearly, int(Trouble.NONE), trouble)
+        if not self.plain:
+            flat = self.point.jacobian.abs().flatten(1).amax(-1) < FLAT if self.problem.free else ~finite
+            trouble = torch.where(flat & ~met, int(Trouble.FLAT), trouble)
         trouble = torch.where(finite, trouble, int(Trouble.NO_NUMBER))
 
         return done, trouble
 
     def advance(self) -> None:
         """Tries the step of each row; one that does not lower the merit is tried again at a part of its length."""
-        free = self.problem.free
         move = self.length.unsqueeze(-1) * self.step
-        there = self.problem.linearize(self.point.noises[:, :free] + move)
-        cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
-        model, gradient, missed = quadratic(self.problem, there, self.ends, self.smooth, plain=self.plain)
-
-        before = self.cost + self.penalty * self.missed
-        after = cost + self.penalty * missed.abs().sum(-1)
-        lower = after <= before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before.abs())
-        accepted = lower & there.jacobian.isfinite().flatten(1).all(-1)
+        there, cost, model, gradient, missed, accepted = self._try(move)
+        if not self.plain and not accepted.all():
+            # A step along a curved constraint leaves it; it is bent back before it is shortened.
+            back = model.restore(missed).nan_to_num()
+            move = torch.where(accepted.unsqueeze(-1), move, move + back)
+            there, cost, model, gradient, missed, accepted = self._try(move)
         bend = gradient - self.gradient
         steeper = dot(move, bend) < 0
 
         if not self.secants:
             # A first step that saves much less or more than its model says has crossed a bend.
-            saved = (before - after) / (self.length * (1 - self.length / 2) * self.size).clamp_min(1e-300)
+            saved = (self.cost - cost) / (self.length * (1 - self.length / 2) * self.size).clamp_min(1e-300)
             bent = ~accepted | steeper | ((saved - 1).abs() > LARGEST_SURPRISE)
-            self.doubt = (bent & (self.size > SMALL)) | (cost > DEAR)
+            scale = self.problem.cost.scale
+            self.doubt = (bent & (self.size > SMALL * scale)) | (cost > DEAR * scale)
         # Where the slope steepens along a step, the next one may well be longer.
         self.stride = torch.where(accepted & steeper, (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
-        # The bend at the end of the step rather than its mean over it, from both costs and both slopes.
-        change = 6 * (self.cost - cost) + 3 * dot(move, self.gradient + gradient)
-        bend = bend + (change / dot(move, move).clamp_min(1e-300)).unsqueeze(-1) * move
-        self._remember(move, bend, accepted & (self.cost < ANYTHING))
-        self.length = SHRINK * self.length
+        shorter = torch.full_like(self.length, SHRINK)
+        if self.plain:
+            where = _lowest(self.problem, self.point, there, move, self.smooth)
+            shorter = where.clamp(SHORTER, LONGER)
+            # The bend that leads from the end of the step to where the cost is lowest along it.
+            along = -dot(gradient, move) / (where - 1)
+            change = torch.where(along.isfinite() & (along > 0), along - dot(move, bend), 0.0)
+            bend = bend + (change / dot(move, move).clamp_min(1e-300)).unsqueeze(-1) * move
+            self._remember(move, bend, accepted & (self.cost < ANYTHING))
+        self.length = shorter * self.length
         if accepted.all():
             self.point, self.cost = there, cost
         else:
             self.point, self.cost = there.where(accepted, self.point), torch.where(accepted, cost, self.cost)
         self._aim(model, gradient, missed, accepted)
+
+    def _try(self, move: Tensor) -> tuple[Point, Tensor, Model, Tensor, Tensor, Tensor]:
+        """Looks at the end of a move.
+
+        Returns:
+            The point, its cost, the model there with its gradient and what is missed, and which rows lower the merit.
+        """
+        there = self.problem.linearize(self.point.noises[:, : self.problem.free] + move)
+        cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
+        model, gradient, missed = quadratic(self.problem, there, self.ends, self.smooth, plain=self.plain)
+        before = self.cost + self.penalty * self.missed
+        after = cost + self.penalty * missed.abs().sum(-1)
+        lower = after <= before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before.abs())
+
+        return there, cost, model, gradient, missed, lower & there.jacobian.isfinite().flatten(1).all(-1)
 
     def look_around(self, places: int) -> None:
         """Looks along the first step of doubtful rows, both ways, as far as can pay, and sends walkers to valleys."""
@@ -333,7 +383,7 @@ class _Walk:
             # A valley is worth a walk if it may end lowest, and the row does not stand in it anyway.
             low, here = lowest[:, which], self.cost[doubtful]
             apart = ((share[index[:, which]] - stands).abs() > 1.5 * (share[1] - share[0])) | (low < 0.9 * here)
-            worth = apart & (low < 1 + 1.5 * torch.minimum(lowest[:, 0], here))
+            worth = apart & (low < part.cost.scale + 1.5 * torch.minimum(lowest[:, 0], here))
             extra = self.select(doubtful[worth])
             extra.second = torch.full_like(extra.second, which + 1)
             extra._send(spot[worth, which])
@@ -410,10 +460,7 @@ class _Walk:
             setattr(self, name, new if every else torch.where(mask, new, getattr(self, name)))
 
     def _remember(self, step: Tensor, bend: Tensor, rows: Tensor) -> None:
-        """Keeps the secant of the rows of a mask, where only the cost counts."""
-        if not self.plain or self.smooth:
-            return
-
+        """Keeps the secant of the rows of a mask."""
         along = dot(step, bend)
         use = rows & (along > 1e-10 * (dot(step, step) * dot(bend, bend)).sqrt())
         inverse = torch.where(use, 1 / along, 0.0)

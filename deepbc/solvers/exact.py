@@ -21,8 +21,17 @@ from deepbc.solvers.base import Solver
 from deepbc.solvers.descent import Found, descend, quadratic, settled
 from deepbc.solvers.problem import Problem, Solution, Trouble
 
-# Where rows start again that failed, in units of their first step.
-RETRIES = (0.25, 2.0, -1.0)
+# Where rows start again that failed: so many of their first steps from rest, or so far along all noises, whose signs
+# are the same or alternate.
+RETRIES = (
+    (0.25, 0.0, 1),
+    (2.0, 0.0, 1),
+    (0.0, 1.0, -1),
+    (0.0, -1.0, -1),
+    (0.0, 3.0, -1),
+    (0.0, -3.0, -1),
+    (0.0, 1.0, 1),
+)
 # How much kinks are rounded off, and how near to rest a noise then is held there.
 SMOOTHINGS, SNAP = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
 # How many sets of carriers are tried, and how often ends are held or released.
@@ -74,14 +83,15 @@ class Exact(Solver):
         """Walks down from rest, and from elsewhere where that leads nowhere."""
         found = self._descend(problem, problem.start, ends, smooth, self.places)
 
-        for scale in RETRIES if self.places and problem.free else ():
+        for steps, way, sign in RETRIES if self.places and problem.free else ():
             failed = (found.trouble != Trouble.NONE).nonzero().squeeze(-1)
             if not len(failed):
                 break
             part = problem.select(failed)
             model, _, _ = quadratic(part, part.linearize(part.start), ends[failed], smooth, plain=settled(part))
-            step = model.step()[0].nan_to_num()
-            found.improve(failed, self._descend(part, part.start + scale * step, ends[failed], smooth))
+            signs = float(sign) ** torch.arange(problem.free, device=ends.device)
+            move = steps * model.step()[0].nan_to_num() + way * signs * part.movable[:, : problem.free]
+            found.improve(failed, self._descend(part, part.start + move, ends[failed], smooth))
 
         return found
 

@@ -35,6 +35,7 @@ class Trouble(IntEnum):
     SLOW = 1
     STUCK = 2
     NO_NUMBER = 3
+    FLAT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,11 @@ class Cost:
         self.group = torch.arange(len(terms)).repeat_interleave(dims).to(rest.device)
         weights = torch.tensor([term.weight for term in terms], dtype=rest.dtype, device=rest.device)
         self.weights = weights[self.group]
-        self.floored = self.weights.clamp_min(LEAST_WEIGHT * max(1.0, weights.max().item() if len(weights) else 0.0))
+        # The largest weight: what is much or little is so beside it.
+        largest = weights.max().item() if len(weights) else 0.0
+        self.scale = largest or 1.0
+        # Where all noises move for free, all are alike.
+        self.floored = self.weights.clamp_min(LEAST_WEIGHT * largest) if largest else torch.ones_like(self.weights)
         self.quadratic = all(isinstance(term.distance, Squared) for term in terms)
         parts = zip(self.terms, self.split(rest), strict=True)
         kinks = [not self.quadratic and term.distance.kinked(part) for term, part in parts]

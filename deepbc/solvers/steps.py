@@ -48,6 +48,13 @@ class Model:
 
         return -self.inverse * pull, multipliers
 
+    def restore(self, missed: Tensor) -> Tensor:
+        """Computes the least step, `(rows, free)`, that makes up for what is missed, `(rows, outputs)`."""
+        hard = (self.compliance == 0).unsqueeze(-1)
+        held = Model(self.slopes, self.inverse, self.jacobian * hard, missed, torch.where(hard[..., 0], 0.0, 1.0))
+
+        return -self.inverse * _apply(held.jacobian.mT, held._solve(missed))
+
     def size(self, step: Tensor) -> Tensor:
         """The square of a step's length in the curvature of the model, with shape `(rows,)`: twice what it may save."""
         along = _apply(self.jacobian, step)

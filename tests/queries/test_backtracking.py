@@ -53,6 +53,8 @@ def test_mode_of_the_true_equations():
         ({"distance": lambda u_star, u: (u_star - u).pow(4).sum(-1)}, [1.6411, 2.1666, 2.8582, 3.5010]),
         ({"distance": bc.Power(2)}, [1.5727, 2.1305, 2.9008, 3.6197]),
         ({"distance": bc.Squared({"thickness": 1e9})}, [2.5] * 4),
+        ({"distance": bc.Squared({"thickness": 1e-9, "intensity": 1e-9})}, [1.5727, 2.1305, 2.9008, 3.6197]),
+        ({"distance": bc.Squared({"thickness": 0.0, "intensity": 0.0})}, [1.5727, 2.1305, 2.9008, 3.6197]),
         ({"scope": ["intensity"]}, [2.5] * 4),
         ({"solver": bc.Linearized()}, [1.5727, 2.1305, 2.9008, 3.6197]),
         ({"solver": bc.Sparse(keep=1, solver=bc.Linearized())}, SPARSE),
@@ -337,6 +339,31 @@ def test_model_of_another_library_is_explained_by_differences():
     assert answers[1].values["a"].tolist() == pytest.approx([2 * short, 1 + 2 * short], abs=1e-6)
 
 
+def explain(law, factual: dict[str, float], wanted: float):
+    """Asks for a value of a prediction on top of unrelated causes, x = u."""
+    laws = {**{name: identity() for name in factual}, "y": bc.Predictor(law)}
+    scm = bc.SCM(bc.CausalGraph({**{name: [] for name in factual}, "y": list(factual)}), laws)
+    return bc.backtrack(scm, factual, {"y": wanted})
+
+
+@pytest.mark.parametrize("wanted", [0.5, 2.0, 2.5, 3.0])
+def test_curved_constraint_is_the_minimum_over_a_grid(wanted):
+    cf = explain(lambda p: torch.sin(3 * p["a"]) + p["b"], {"a": 0.0, "b": 0.0}, wanted)
+    grid = np.linspace(-6, 6, 400_001)
+    assert cf.status == "converged"
+    assert cf.distance.item() == pytest.approx((grid**2 + (wanted - np.sin(3 * grid)) ** 2).min(), abs=1e-6)
+
+
+def test_flat_starts_are_left_and_flat_laws_say_so():
+    saturated = explain(lambda p: torch.sigmoid(6 * (p["a"] - p["b"])), {"a": -3.0, "b": 3.0}, 0.5)
+    assert saturated.status == "converged"
+    assert saturated.distance.item() == pytest.approx(18.0)
+    assert explain(lambda p: p["a"].square(), {"a": 0.0}, 4.0).distance.item() == pytest.approx(4.0)
+    hard = explain(lambda p: (p["a"] > 0).double() + 0 * p["a"], {"a": -3.0}, 1.0)
+    assert hard.status == "not converged"
+    assert "flat" in hard.status.reason
+
+
 # What a row says of itself.
 
 
@@ -385,6 +412,21 @@ def test_scope_without_a_way_is_infeasible():
     far = bc.backtrack(short, {"a": 0.5}, {"y": 1.5})
     assert far.status != "converged"
     assert far.error.item() > 0.4
+
+
+def test_rows_that_fail_are_worlds_all_the_same():
+    cf = bc.backtrack(TRUTH, FACTUAL, {"thickness": 3.0}, scope=["intensity"])
+    assert cf.status == "infeasible"
+    for name, value in TRUTH.predict(cf.noise).items():
+        assert cf.values[name].item() == pytest.approx(value.item())
+    linear = bc.backtrack(TRUTH, FACTUAL, {"thickness": 3.0}, scope=["intensity"], solver=bc.Linearized())
+    assert linear.status == "infeasible"
+
+
+def test_antecedent_of_an_answer_can_be_asked_again():
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": bc.at_least(200.0)})
+    assert "at_least" in repr(cf.antecedent["intensity"])
+    assert bc.backtrack(TRUTH, FACTUAL, cf.antecedent).distance == cf.distance
 
 
 def test_too_few_steps_say_so():
@@ -451,6 +493,7 @@ def test_only_the_antecedent_and_its_causes_take_part():
         ({"distance": bc.Squared}, bc.SettingError, r"Write Squared()"),
         ({"distance": bc.Squared({"width": 1.0})}, bc.UnknownNameError, "distance weights"),
         ({"distance": {"width": bc.Squared()}}, bc.UnknownNameError, "distance"),
+        ({"distance": {"thickness": bc.Squared({"width": 1.0})}}, bc.UnknownNameError, "distance weights"),
         ({"distance": lambda u_star, u: u_star - u}, bc.SettingError, "Sum over the last axis"),
         ({"distance": lambda u_star, u: (u_star - u).sum(-1)}, bc.SettingError, "at least 0"),
         ({"distance": lambda u_star, u: 1 + (u_star - u).square().sum(-1)}, bc.SettingError, "where nothing moves"),

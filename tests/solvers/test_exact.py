@@ -83,7 +83,7 @@ def test_rows_are_solved_as_if_alone():
 
 def test_rows_without_a_number_say_so():
     law = lambda v, given: (torch.where(v < 3, v.log(), torch.nan), nothing(v))  # noqa: E731
-    rest = torch.tensor([[-1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
+    rest = torch.tensor([[-10.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
     solution = bc.Exact().solve(problem(law, rest, free=1))
     assert solution.trouble.tolist() == [Trouble.NO_NUMBER, Trouble.NONE]
 
