@@ -2,13 +2,12 @@ r"""The walk down: Gauss-Newton steps with a line search, every row for itself, 
 
 A step is that of `steps.Model`. Where nothing but the cost counts it is bent by the secants of the last few steps, a
 limited-memory quasi-Newton method around Gauss-Newton, because residuals are not small. A secant is corrected by the
-costs at both of its ends, so that steps converge quadratically along it. A step is shortened until the merit falls: the
-cost plus a multiple of what is missed. Rows that are done leave the batch. A row whose first step is not as good as it
-seemed looks around, and walks down other valleys as well.
+derivatives at both of its ends, so that steps converge quadratically along it. A step is shortened until the merit
+falls: the cost plus a multiple of what is missed. Rows that are done leave the batch. A row whose first step is not as
+good as it seemed looks around, and walks down other valleys as well.
 
 References:
     Numerical Optimization (Nocedal and Wright, 2006), sections 7.2, 10.3 and 18.3.
-    New quasi-Newton equation and related methods for unconstrained optimization (Zhang, Deng and Chen, 1999).
 """
 
 __all__ = ["Found", "descend", "quadratic", "settled"]
@@ -25,8 +24,6 @@ from deepbc.solvers.steps import Model, dot
 MEMORY, LONGEST_STEP = 3, 5.0
 # The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
-# The least and the most of a step that is tried again where its model says where to; and the rounds that it takes.
-SHORTER, LONGER, ROUNDS = 0.1, 0.7, 4
 # Where slopes steepen, steps lengthen by this factor, up to that one.
 STRETCH, LONGEST_STRIDE = 3.0, 30.0
 # A constraint is met within this; a row whose line search ends at the precision of numbers may still gain this much.
@@ -154,26 +151,18 @@ def _finish(problem: Problem, found: Found, last: Tensor) -> Found:
     )
 
 
-def _lowest(problem: Problem, start: Point, end: Point, move: Tensor, smooth: float) -> Tensor:
-    """Where the cost is lowest along a step, 0 at its start and 1 at its end, as far as both ends can tell.
+def _bend(problem: Problem, start: Point, end: Point, move: Tensor, smooth: float) -> Tensor:
+    """The second derivative of the cost along a move at its end, where a move is 1 long, with shape `(rows,)`.
 
-    The noises along the step are the cubics that have the right values and derivatives at both ends.
+    The implied noises along the move are taken as the cubics that have the right values and derivatives at both ends.
     """
-    first, last = (torch.cat([move, (point.jacobian * move.unsqueeze(-2)).sum(-1)], dim=-1) for point in (start, end))
-    gap = end.noises - start.noises
-    square, cube = 3 * gap - 2 * first - last, first + last - 2 * gap
+    free = problem.free
+    first, last = ((point.jacobian * move.unsqueeze(-2)).sum(-1) for point in (start, end))
+    turn = 2 * first + 4 * last - 6 * (end.noises - start.noises)[:, free:]
+    speed = torch.cat([move, last], dim=-1)
+    slope = problem.cost.slope(end.noises, problem.rest, smooth)[:, free:]
 
-    t = torch.ones_like(move[:, :1])
-    for _ in range(ROUNDS):
-        noises = start.noises + t * (first + t * (square + t * cube))
-        speed = first + t * (2 * square + 3 * t * cube)
-        slope = problem.cost.slope(noises, problem.rest, smooth)
-        bend = dot(problem.cost.curvature(noises, problem.rest, smooth), speed.square())
-        bend = bend + dot(slope, 2 * square + 6 * t * cube)
-        step = -dot(slope, speed) / bend
-        t = (t + torch.where(bend > 0, step, 0.0).clamp(-1.0, 1.0).nan_to_num().unsqueeze(-1)).clamp(-1.0, 3.0)
-
-    return t.squeeze(-1)
+    return dot(problem.cost.curvature(end.noises, problem.rest, smooth), speed.square()) + dot(slope, turn)
 
 
 def settled(problem: Problem) -> bool:
@@ -324,16 +313,12 @@ class _Walk:
             self.doubt = (bent & (self.size > SMALL * scale)) | (cost > DEAR * scale)
         # Where the slope steepens along a step, the next one may well be longer.
         self.stride = torch.where(accepted & steeper, (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
-        shorter = torch.full_like(self.length, SHRINK)
         if self.plain:
-            where = _lowest(self.problem, self.point, there, move, self.smooth)
-            shorter = where.clamp(SHORTER, LONGER)
-            # The bend that leads from the end of the step to where the cost is lowest along it.
-            along = -dot(gradient, move) / (where - 1)
-            change = torch.where(along.isfinite() & (along > 0), along - dot(move, bend), 0.0)
-            bend = bend + (change / dot(move, move).clamp_min(1e-300)).unsqueeze(-1) * move
-            self._remember(move, bend, accepted & (self.cost < ANYTHING))
-        self.length = shorter * self.length
+            # The bend at the end of the step rather than its mean over it.
+            along = _bend(self.problem, self.point, there, move, self.smooth)
+            change = torch.where(along > 0, along - dot(move, bend), 0.0) / dot(move, move).clamp_min(1e-300)
+            self._remember(move, bend + change.unsqueeze(-1) * move, accepted & (self.cost < ANYTHING))
+        self.length = SHRINK * self.length
         if accepted.all():
             self.point, self.cost = there, cost
         else:
