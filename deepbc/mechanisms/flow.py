@@ -27,6 +27,7 @@ from torch import Generator, Tensor, nn
 from zuko.transforms import MonotonicRQSTransform
 
 from deepbc._checks import check_count, check_layers, check_units
+from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.outer import Inputs, Outer
@@ -73,6 +74,8 @@ class Flow(Mechanism):
         super().__init__()
         check_layers(layers, LAYERS, "Flow layers")
         self.layers, self.hidden = tuple(layers), check_units(hidden, "Flow hidden")
+        if correction not in (None, True, False):
+            raise SettingError(f"Flow correction: expected True, False or None, got {correction!r}.")
         self.bins, self.correction = bins, correction
         check_count(bins, "Flow bins", least=2)
 
