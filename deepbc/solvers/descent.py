@@ -25,7 +25,7 @@ MEMORY, LONGEST_STEP = 3, 5.0
 # The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
 # Where slopes steepen, steps lengthen by this factor, up to that one.
-STRETCH, LONGEST_STRIDE = 3.0, 30.0
+STRETCH, LONGEST_STRIDE = 3.0, 9.0
 # A constraint is met within this; a row whose line search ends at the precision of numbers may still gain this much.
 LARGEST_MISS, ROUNDING = 1e-9, 1e-9
 # A row that is out of steps is done if it may gain no more than this; no Jacobian below that leads anywhere.
