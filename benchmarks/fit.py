@@ -5,12 +5,10 @@ is forward, backward and a step of `torch.optim.Adam` on the same slices of the 
 and the least time of an epoch counts.
 """
 
-import os
 import time
-from pathlib import Path
 
-import pandas as pd
 import torch
+from rows import tables
 
 import deepbc as bc
 from deepbc.checkpoint import Checkpoint
@@ -21,16 +19,6 @@ from deepbc.training import Loop, Rows, Training
 from deepbc.variables import Family, Variable
 
 ROUNDS = 8
-NAMES = ["thickness", "intensity"]
-
-
-def tables() -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    folder = os.environ.get("DEEPBC_DATA")
-    if folder:
-        read = (pd.read_csv(Path(folder) / "morphomnist" / f"{part}-morpho.csv")[NAMES] for part in ("train", "t10k"))
-        return *read, "Morpho-MNIST"
-    truth = morphomnist.truth()
-    return truth.sample(60_000, seed=0).to_frame(), truth.sample(10_000, seed=1).to_frame(), "drawn rows"
 
 
 def accuracy() -> None:

@@ -6,7 +6,6 @@ as it does for the forward pass: one `predict` of the same batch. `--rows 2000` 
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,11 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from rows import NAMES, tables
 
 import deepbc as bc
 from deepbc.recipes import morphomnist
 
-NAMES = ["thickness", "intensity"]
 SOLVERS = {"Exact": bc.Exact(), "Exact, one start": bc.Exact(places=0), "Linearized": bc.Linearized(steps=30)}
 SIZES = (1, 100, 1_000, 10_000, 100_000)
 MEMORY_SIZES = (1_000, 10_000, 100_000)
@@ -51,15 +50,6 @@ class Queries:
 
     def ask(self, scm: bc.SCM, solver: bc.Solver) -> bc.Counterfactual:
         return bc.backtrack(scm, self.factual, self.antecedent, solver=solver)
-
-
-def tables() -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    folder = os.environ.get("DEEPBC_DATA")
-    if folder:
-        read = (pd.read_csv(Path(folder) / "morphomnist" / f"{part}-morpho.csv")[NAMES] for part in ("train", "t10k"))
-        return *read, "Morpho-MNIST"
-    truth = morphomnist.truth()
-    return truth.sample(60_000, seed=0).to_frame(), truth.sample(10_000, seed=1).to_frame(), "drawn rows"
 
 
 def seconds(call) -> tuple[float, object]:

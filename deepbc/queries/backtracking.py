@@ -279,7 +279,7 @@ def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
         CONVERGED if solver.reach <= LARGEST_ERROR else NEARLY,
         not_converged(
             f"{solver!r} ended before it was done; this is the best found, and `error` says how far it misses.",
-            "Give it more steps or more starts, or take the solver Exact().",
+            "Give it more steps, or take the solver Exact() as it comes.",
         ),
         _unreached(plan),
         infeasible(

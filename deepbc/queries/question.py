@@ -41,9 +41,6 @@ class Asked:
 
     def drawn_in(self, sd: Tensor) -> "Asked":
         """Draws an interval in by a hair, at most to its middle."""
-        if not self.interval:
-            return self
-
         hair = torch.minimum(HAIR * sd.expand_as(self.lower), (self.upper - self.lower) / 2)
 
         return Asked(self.lower + hair, self.upper - hair, True)
@@ -72,7 +69,7 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
     An antecedent outside the bounds of its variable is no error here: the answer says that it cannot be reached.
     """
     x, u = scm.factual_rows(factual)
-    columns = antecedent if isinstance(antecedent, Mapping) else read(antecedent, "antecedent")
+    columns = antecedent if isinstance(antecedent, Mapping) else read(antecedent, "antecedent", tuple(scm.graph))
     if not len(columns):
         raise DataError("antecedent: expected at least one variable, got none. Write for example {'x': 3.0}.")
 

@@ -10,7 +10,7 @@ References:
     Numerical Optimization (Nocedal and Wright, 2006), sections 7.2, 10.3 and 18.3.
 """
 
-__all__ = ["Found", "descend", "quadratic", "settled"]
+__all__ = ["Found", "descend"]
 
 from dataclasses import dataclass, fields, replace
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from deepbc.solvers.problem import Point, Problem, Trouble
-from deepbc.solvers.steps import Model, dot
+from deepbc.solvers.steps import Model, dot, quadratic, settled
 
 # How many secants bend a step, and how long it may be.
 MEMORY, LONGEST_STEP = 3, 5.0
@@ -163,49 +163,6 @@ def _bend(problem: Problem, start: Point, end: Point, move: Tensor, smooth: floa
     slope = problem.cost.slope(end.noises, problem.rest, smooth)[:, free:]
 
     return dot(problem.cost.curvature(end.noises, problem.rest, smooth), speed.square()) + dot(slope, turn)
-
-
-def settled(problem: Problem) -> bool:
-    """Whether nothing but the cost counts: no constraint, and every implied noise may move."""
-    return not problem.lower.shape[-1] and bool(problem.movable[:, problem.free :].all())
-
-
-def quadratic(
-    problem: Problem, point: Point, ends: Tensor, smooth: float, *, plain: bool
-) -> tuple[Model, Tensor, Tensor]:
-    """Models a problem at a point; it is plain where nothing but the cost counts.
-
-    Returns:
-        The model, the gradient of the cost by the free coordinates `(rows, free)`, and what is missed by each implied
-        noise or constraint that must hold `(rows, outputs)`.
-    """
-    free = problem.free
-    slope = problem.cost.slope(point.noises, problem.rest, smooth)
-    inverse = 1 / problem.cost.curvature(point.noises, problem.rest, smooth)
-    movable = problem.movable[:, :free]
-    pull = slope[:, free:]
-    residual, compliance = pull * inverse[:, free:], inverse[:, free:]
-    jacobian = point.jacobian
-    missed = torch.zeros_like(residual)
-
-    if not plain:
-        moves = problem.movable[:, free:]
-        missed = torch.where(moves, 0.0, (point.noises - problem.rest)[:, free:])
-        residual = torch.where(moves, residual, missed)
-        compliance = torch.where(moves, compliance, 0.0)
-        pull = torch.where(moves, pull, 0.0)
-        # A constraint that is not held has no part in the step.
-        held = ends != 0
-        over = torch.where(held, point.values - torch.where(ends > 0, problem.upper, problem.lower), 0.0)
-        residual, missed = torch.cat([residual, over], dim=-1), torch.cat([missed, over], dim=-1)
-        compliance = torch.cat([compliance, (~held).to(compliance.dtype)], dim=-1)
-        pull = torch.cat([pull, torch.zeros_like(over)], dim=-1)
-        jacobian = jacobian * torch.cat([torch.ones_like(moves), held], dim=-1).unsqueeze(-1)
-
-    gradient = movable * (slope[:, :free] + (jacobian * pull.unsqueeze(-1)).sum(-2))
-    model = Model(slope[:, :free], movable * inverse[:, :free], jacobian, residual, compliance)
-
-    return model, gradient, missed
 
 
 @dataclass(slots=True)

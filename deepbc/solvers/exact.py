@@ -18,8 +18,9 @@ from torch import Tensor
 
 from deepbc._checks import check_between, check_count
 from deepbc.solvers.base import Solver
-from deepbc.solvers.descent import Found, descend, quadratic, settled
+from deepbc.solvers.descent import Found, descend
 from deepbc.solvers.problem import Problem, Solution, Trouble
+from deepbc.solvers.steps import quadratic, settled
 
 # Where rows start again that failed: so many of their first steps from rest, or so far along all noises, whose signs
 # are the same or alternate.
@@ -65,11 +66,7 @@ class Exact(Solver):
         ends = _first_ends(problem)
         found = self._settle(problem, self._find(problem, ends))
 
-        return Solution(
-            noises=torch.where(found.still, problem.rest, found.noises),
-            trouble=found.trouble,
-            resting=found.still[:, problem.free :],
-        )
+        return Solution(torch.where(found.still, problem.rest, found.noises), found.trouble)
 
     def _find(self, problem: Problem, ends: Tensor) -> Found:
         return self._rough(problem, ends) if problem.cost.rough else self._smooth(problem, ends, 0.0)

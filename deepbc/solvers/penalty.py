@@ -38,8 +38,4 @@ def ended(problem: Problem, v: Tensor, reach: float) -> Solution:
     trouble = torch.where(met, int(Trouble.NONE), int(Trouble.SLOW))
     trouble[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = Trouble.NO_NUMBER
 
-    return Solution(
-        noises=torch.where(problem.movable, point.noises, problem.rest),
-        trouble=trouble,
-        resting=~problem.movable[:, problem.free :],
-    )
+    return Solution(torch.where(problem.movable, point.noises, problem.rest), trouble)

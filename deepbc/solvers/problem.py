@@ -251,19 +251,16 @@ class Solution:
     Args:
         noises: The free and implied noises, with shape `(rows, noises)`; one that rests is exactly as it was.
         trouble: How each row ended, with shape `(rows,)`.
-        resting: Which implied noises rest, so that their noise and not their value is to be taken.
     """
 
     noises: Tensor
     trouble: Tensor
-    resting: Tensor
 
     def where(self, rows: Tensor, other: "Solution") -> "Solution":
         """Takes the rows of a mask from this solution and the rest from another."""
         return Solution(
             torch.where(rows[:, None], self.noises, other.noises),
             torch.where(rows, self.trouble, other.trouble),
-            torch.where(rows[:, None], self.resting, other.resting),
         )
 
 

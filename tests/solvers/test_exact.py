@@ -96,7 +96,6 @@ def test_held_noises_stay_and_held_implied_noises_become_constraints():
     assert solution.noises[0].tolist() == pytest.approx([1.5, 0.0, -1.5], abs=1e-9)
     assert solution.noises[1].tolist() == pytest.approx([1.5, 1.5, 0.0], abs=1e-9)
     assert solution.noises[1, 2].item() == 0.0
-    assert solution.resting.tolist() == [[False], [True]]
 
 
 def test_noise_rests_at_its_kink():
