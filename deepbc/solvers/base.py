@@ -15,7 +15,7 @@ class Solver(ABC):
     1. Subclass `Solver` in a file of its own and write `solve` for a batch of problems; it sees nothing causal.
     2. Set `pins` to whether antecedents are met by construction wherever that is possible. Otherwise each one is a
        constraint on a value, in standard deviations of its variable.
-    3. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/solvers/test_contract.py`.
+    3. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/solvers/test_solvers.py`.
     """
 
     pins: bool = True
