@@ -113,7 +113,7 @@ class Family:
 
     def join(self, rows: Mapping[str, Tensor], empty: Tensor) -> Tensor:
         """Joins the rows of the parents, with shape `(*batch, parents)`; `empty` has shape `(*batch, 0)`."""
-        return torch.cat([empty, *(rows[parent.name] for parent in self.parents)], dim=-1)
+        return beside([rows[parent.name] for parent in self.parents], empty)
 
     def __str__(self) -> str:
         bounds = f" in ({self.child.lower:g}, {self.child.upper:g})" if self.child.bounded else ""
@@ -164,6 +164,13 @@ def interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, flo
     low, high = torch.tensor([lower, upper], dtype=dtype)
 
     return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
+
+
+def beside(parts: Sequence[Tensor], empty: Tensor) -> Tensor:
+    """Joins tensors `(*batch, ...)` along their last axis; without any it is the empty one, `(*batch, 0)`."""
+    parts = [part for part in parts if part.shape[-1]]
+    # One alone is taken as it is: solvers join again and again.
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0] if parts else empty
 
 
 def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:

@@ -286,14 +286,17 @@ class _Affine(_Layer):
     def _shift_and_log_scale(self, context: Tensor, components: slice) -> tuple[Tensor, Tensor]:
         added, widened = self.parameters_of(context, components).unbind(-1)
         log_spread = self.log_spread[components]
-        shift = self.shift[components] + context @ self.slope[components].T + log_spread.exp() * added
+        shift = self.shift[components]
+        if not self.constant:
+            shift = nn.functional.linear(context, self.slope[components], shift)
+        shift = torch.addcmul(shift, log_spread.exp(), added)
         # Bounded, so that parents far out can neither overflow the scale nor take it to zero.
         return shift, log_spread + LARGEST_LOG_SCALE * torch.tanh(widened / LARGEST_LOG_SCALE)
 
     def outward(self, z: Tensor, context: Tensor, components: slice) -> Tensor:
         shift, log_scale = self._shift_and_log_scale(context, components)
 
-        return shift + log_scale.exp() * z
+        return torch.addcmul(shift, log_scale.exp(), z)
 
     def inward(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         shift, log_scale = self._shift_and_log_scale(context, slice(None))
@@ -354,7 +357,8 @@ class _Spline(_Layer):
 
         # Made once while the weights stay as they are: solvers ask for it again and again.
         bias = self.parameters_of.bias
-        key = (components.start, components.stop, bias.data_ptr(), bias._version, bias.dtype)
+        whole = range(len(bias))
+        key = (whole[components], bias.data_ptr(), bias._version, bias.dtype)
         if self._made is None or self._made[0] != key:
             self._made = (key, self._make(bias[components]))
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from deepbc.variables import Variable, interior
+from deepbc.variables import Variable, beside, interior
 
 
 class Scaling(nn.Module):
@@ -123,10 +123,7 @@ class Inputs(nn.Module):
 
     def inward(self, parents: Tensor) -> Tensor:
         """Computes what the law sees, with shape `(*batch, parents)`."""
-        if not self.dims:
-            return parents
-
-        return torch.cat([outer.scaled(part) for outer, part in self._parts(parents)], dim=-1)
+        return beside([outer.scaled(part) for outer, part in self._parts(parents)], parents)
 
     def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
         parts = parents.split(self.dims, dim=-1) if self.dims else ()

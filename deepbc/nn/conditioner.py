@@ -4,10 +4,10 @@ Component :math:`k` of a vector may depend on the parents and on the components 
 after it. With the context :math:`c = [x_{pa}, x_1, \dots, x_{D-1}]` and a mask :math:`M_k` that lets through the
 parents and :math:`x_{<k}`,
 
-.. math:: h_k(c) = a_k + A_k (M_k c) + B_k \, g_k(M_k c), \qquad g_k = \tanh \circ \, \dots \circ \tanh,
+.. math:: h_k(c) = a_k + A_k (M_k c) + B_k \, g_k(M_k c), \qquad g_k = \sigma \circ \, \dots \circ \sigma,
 
-where :math:`g_k` is a small network. It is bounded, so far from the data :math:`h_k` is linear: what it learned between
-the rows it does not blow up beyond them.
+where :math:`g_k` is a small network of logistic units :math:`\sigma`. It is bounded, so far from the data :math:`h_k`
+is linear: what it learned between the rows it does not blow up beyond them.
 """
 
 __all__ = ["Conditioner", "Constant", "Parameters"]
@@ -87,35 +87,44 @@ class Conditioner(Parameters):
         self.last = nn.Parameter(torch.zeros(components, sizes[-1] if hidden else 0, outputs, dtype=torch.float64))
 
     def forward(self, context: Tensor, components: slice) -> Tensor:
-        # Each component sees its own part of the context; the mask is 1 on all of it for a scalar without siblings.
-        seen = context.unsqueeze(-2) * self.mask[components]
+        # Each component sees its own part of the context, and one without siblings all of it.
+        alone = len(self.mask) == 1
+        seen = context if alone else context.unsqueeze(-2) * self.mask[components]
         hidden = seen
         for layer in self.layers:
             hidden = layer(hidden, components)
 
-        affine = self.bias[components] + _each(seen, self.linear[components])
+        affine = _each(seen, self.linear[components], self.bias[components])
+        outputs = affine + _each(hidden, self.last[components]) if self.layers else affine
 
-        return affine + _each(hidden, self.last[components]) if self.layers else affine
+        return outputs.unsqueeze(-2) if alone else outputs
 
 
 class _Units(nn.Module):
-    """A layer of `tanh` units, one set per component."""
+    """A layer of logistic units, one set per component."""
 
     def __init__(self, components: int, inputs: int, outputs: int, generator: Generator) -> None:
         super().__init__()
-        scale = 1 / math.sqrt(max(inputs, 1))
+        # Logistic units of twice the slope are `tanh` units, which take more than twice as long.
+        scale = 2 / math.sqrt(max(inputs, 1))
         weight = torch.randn(components, inputs, outputs, generator=generator, dtype=torch.float64)
         bias = torch.randn(components, outputs, generator=generator, dtype=torch.float64)
         self.weight = nn.Parameter(scale * weight)
-        self.bias = nn.Parameter(bias)
+        self.bias = nn.Parameter(2 * bias)
 
     def forward(self, hidden: Tensor, components: slice) -> Tensor:
-        return torch.tanh(_each(hidden, self.weight[components]) + self.bias[components])
+        # In place, because memory that is touched for the first time is what a large batch waits for.
+        return _each(hidden, self.weight[components], self.bias[components]).sigmoid_()
 
 
-def _each(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Multiplies `(*batch, components, inputs)` by `(components, inputs, outputs)`, component by component."""
-    if weight.shape[0] == 1:
-        return inputs @ weight[0]
+def _each(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiplies `(*batch, components, inputs)` by `(components, inputs, outputs)`, component by component.
 
-    return torch.einsum("...ki,kio->...ko", inputs, weight)
+    One component has no axis of its own.
+    """
+    if len(weight) == 1:
+        return nn.functional.linear(inputs, weight[0].T, None if bias is None else bias[0])
+
+    product = torch.einsum("...ki,kio->...ko", inputs, weight)
+
+    return product if bias is None else product + bias

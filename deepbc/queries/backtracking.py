@@ -31,6 +31,7 @@ from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible
 from deepbc.scm import SCM
 from deepbc.solvers import Exact, Solver
 from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
+from deepbc.variables import beside
 
 CHUNK = 65_536
 
@@ -92,12 +93,9 @@ def backtrack(
             parts.append(plan.solve(question, part))
             shown.advance()
 
-    x = {name: torch.cat([each.x[name] for each in parts]) for name in scm.graph}
-    u = {name: torch.cat([each.u[name] for each in parts]) for name in scm.graph}
-    trouble = torch.cat([each.trouble for each in parts])
-
+    whole = parts[0] if len(parts) == 1 else _Part.joined(parts)
     with torch.no_grad():
-        return answer(scm, question, (x, u), read, _endings(plan, trouble, outside))
+        return answer(scm, question, (whole.x, whole.u), read, _endings(plan, whole.trouble, outside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +105,13 @@ class _Part:
     x: Rows
     u: Rows
     trouble: Tensor
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Part"]) -> "_Part":
+        x = {name: torch.cat([part.x[name] for part in parts]) for name in parts[0].x}
+        u = {name: torch.cat([part.u[name] for part in parts]) for name in parts[0].u}
+
+        return cls(x, u, torch.cat([part.trouble for part in parts]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +194,8 @@ class _Plan:
             after, implied = scm.complete_rows(values, {**held, **noise}, names=self.names, reduced=reduced)
 
             return (
-                torch.cat([v[:, :0], *(implied[name] for name in self.pinned)], dim=-1),
-                torch.cat([v[:, :0], *(after[name] / sd[name] for name in constrained)], dim=-1),
+                beside([implied[name] for name in self.pinned], v[:, :0]),
+                beside([after[name] / sd[name] for name in constrained], v[:, :0]),
             )
 
         with torch.no_grad():
@@ -199,18 +204,15 @@ class _Plan:
             given |= {f"value of {name}": aims[name].lower for name in self.pinned}
             given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
 
-        rest = torch.cat([empty, *(u[name] for name in carriers)], dim=-1)
+        rest = beside([u[name] for name in carriers], empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
-        movable = torch.cat(
-            [empty.bool(), *(torch.full_like(u[name], name in self.scope, dtype=torch.bool) for name in carriers)],
-            dim=-1,
-        )
+        moves = [torch.full_like(u[name], name in self.scope, dtype=torch.bool) for name in carriers]
 
         return Problem(
             rest=rest,
-            movable=movable,
-            lower=torch.cat([empty, *(aims[name].lower / sd[name] for name in constrained)], dim=-1),
-            upper=torch.cat([empty, *(aims[name].upper / sd[name] for name in constrained)], dim=-1),
+            movable=beside(moves, empty.bool()),
+            lower=beside([aims[name].lower / sd[name] for name in constrained], empty),
+            upper=beside([aims[name].upper / sd[name] for name in constrained], empty),
             given=given,
             law=law,
             cost=Cost(terms, rest),

@@ -24,6 +24,9 @@ from deepbc.solvers.steps import Model, dot, quadratic, settled
 MEMORY, LONGEST_STEP = 3, 5.0
 # The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
+# Where that makes no more tries than this, a step is tried at all of these parts of its length.
+MOST_TRIES, FINE = 1024, tuple(10 ** (k / 8) for k in range(4, -13, -1))
+PARTS = (FINE, FINE[::2])
 # Where slopes steepen, steps lengthen by this factor, up to that one.
 STRETCH, LONGEST_STRIDE = 3.0, 9.0
 # A constraint is met within this; a row whose line search ends at the precision of numbers may still gain this much.
@@ -31,7 +34,7 @@ LARGEST_MISS, ROUNDING = 1e-9, 1e-9
 # A row that is out of steps is done if it may gain no more than this; no Jacobian below that leads anywhere.
 NEARLY, FLAT = 1e-6, 1e-13
 # Rows that are done leave when they are more than so many, and more than this part of all.
-FEW, FEW_OF_MANY = 256, 0.1
+FEW, FEW_OF_MANY = 64, 0.1
 # A row looks around if its first step, unless it is small, saves this much less or more than its part of what the model
 # says, or if it stays this dear; walkers then set out for so many valleys.
 LARGEST_SURPRISE, SMALL, DEAR, VALLEYS = 0.3, 1e-3, 12.0, 2
@@ -104,38 +107,38 @@ def descend(
     """
     walk = _Walk.begin(problem, start, ends, smooth)
     # What no walker improves has no number anywhere.
-    found = walk.found(torch.full((problem.rows,), Trouble.NO_NUMBER, device=ends.device))
+    found = walk.found(walk.row, torch.full((problem.rows,), Trouble.NO_NUMBER, device=ends.device))
     found.cost.fill_(torch.inf)
     last = torch.zeros_like(found.noises[:, : problem.free])
 
     for step in range(steps):
-        done, trouble = walk.judge(tolerance)
+        done = walk.done(tolerance)
         count = int(done.sum())
         if count == len(done):
             break
         # A few rows that are done do no harm: taking them out costs more than another step of theirs.
         if count > max(FEW, FEW_OF_MANY * len(done)) and step:
             rows = done.nonzero().squeeze(-1)
-            _stop(found, last, walk, rows, trouble[rows])
+            _stop(found, last, walk, rows, tolerance)
             walk = walk.select((~done).nonzero().squeeze(-1))
         walk.advance()
         if not step and places and walk.plain:
             walk.look_around(places)
 
-    _, trouble = walk.judge(tolerance)
-    _stop(found, last, walk, torch.arange(len(walk.row), device=ends.device), trouble)
+    _stop(found, last, walk, torch.arange(len(walk.row), device=ends.device), tolerance)
 
     return _finish(problem, found, last) if walk.plain else found
 
 
-def _stop(found: Found, last: Tensor, walk: "_Walk", rows: Tensor, trouble: Tensor) -> None:
+def _stop(found: Found, last: Tensor, walk: "_Walk", rows: Tensor, tolerance: float) -> None:
     """Keeps what is better than what was found, the walkers of a row one after the other."""
-    ended = walk.found(trouble, rows)
-    second = walk.second[rows]
+    ended = walk.found(rows, walk.trouble(tolerance)[rows])
+    steps, row, second = walk.step[rows], walk.row[rows], walk.second[rows]
+    rank = ended.rank()
     for which in range(int(second.max()) + 1 if len(rows) else 0):
-        better = ((second == which) & (ended.rank() < found.rank()[walk.row[rows]])).nonzero().squeeze(-1)
-        found.put(walk.row[rows[better]], ended.take(better))
-        last[walk.row[rows[better]]] = walk.step[rows[better]]
+        better = ((second == which) & (rank < found.rank()[row])).nonzero().squeeze(-1)
+        found.put(row[better], ended.take(better))
+        last[row[better]] = steps[better]
 
 
 def _finish(problem: Problem, found: Found, last: Tensor) -> Found:
@@ -157,12 +160,40 @@ def _bend(problem: Problem, start: Point, end: Point, move: Tensor, smooth: floa
     The implied noises along the move are taken as the cubics that have the right values and derivatives at both ends.
     """
     free = problem.free
-    first, last = ((point.jacobian * move.unsqueeze(-2)).sum(-1) for point in (start, end))
+    first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, end))
     turn = 2 * first + 4 * last - 6 * (end.noises - start.noises)[:, free:]
     speed = torch.cat([move, last], dim=-1)
     slope = problem.cost.slope(end.noises, problem.rest, smooth)[:, free:]
 
     return dot(problem.cost.curvature(end.noises, problem.rest, smooth), speed.square()) + dot(slope, turn)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a move: the point, its cost, the model there with its gradient and what is missed, one a row.
+
+    `lower` says which moves lower the merit.
+    """
+
+    move: Tensor
+    point: Point
+    cost: Tensor
+    model: Model
+    gradient: Tensor
+    missed: Tensor
+    lower: Tensor
+
+    def select(self, rows: Tensor) -> "_End":
+        """Takes the given rows."""
+        return _End(
+            self.move[rows],
+            self.point.select(rows),
+            self.cost[rows],
+            self.model.select(rows),
+            self.gradient[rows],
+            self.missed[rows],
+            self.lower[rows],
+        )
 
 
 @dataclass(slots=True)
@@ -227,39 +258,41 @@ class _Walk:
 
         return walk
 
-    def judge(self, tolerance: float) -> tuple[Tensor, Tensor]:
-        """Which rows are done, and how they ended."""
-        finite = self.cost.isfinite() & self.step.isfinite().all(-1)
-        # Where only the cost counts a last step is still to come.
-        whole = self.problem.cost.scale + self.cost
-        small = self.size <= (tolerance if self.plain else tolerance**2) * whole
-        short = self.length < SHORTEST
-        met = self.missed <= LARGEST_MISS
-        good = met & (small | (short & (self.size <= ROUNDING * whole)))
-        # A tiny step that meets nothing stands where what is missed cannot fall any further.
-        done = ~finite | good | short | (small & ~met & (self.size <= tolerance**4 * whole))
+    def done(self, tolerance: float) -> Tensor:
+        """Which rows are done, with whatever success."""
+        gain = self.size / (self.problem.cost.scale + self.cost)
+        ended = ~gain.isfinite() | ~(self.length >= SHORTEST)
+        if self.plain:
+            # A last step is still to come.
+            return ended | (gain <= tolerance)
 
-        # Out of steps, but so slow by now that nothing is to be gained.
-        nearly = met & (self.size <= NEARLY * whole)
-        trouble = torch.where(met | ~done, int(Trouble.SLOW), int(Trouble.STUCK))
-        trouble = torch.where(good | nearly, int(Trouble.NONE), trouble)
+        # A tiny step that meets nothing stands where what is missed cannot fall any further.
+        return ended | (gain <= torch.where(self.missed <= LARGEST_MISS, tolerance**2, tolerance**4))
+
+    def trouble(self, tolerance: float) -> Tensor:
+        """How rows ended, if they do so here."""
+        finite = self.cost.isfinite() & self.step.isfinite().all(-1)
+        gain = self.size / (self.problem.cost.scale + self.cost)
+        met = self.missed <= LARGEST_MISS
+
+        trouble = torch.where(met | ~self.done(tolerance), int(Trouble.SLOW), int(Trouble.STUCK))
+        # Out of steps or of digits, but there is nothing left to be gained.
+        trouble = torch.where(met & (gain <= max(tolerance, NEARLY)), int(Trouble.NONE), trouble)
         if not self.plain:
             flat = self.point.jacobian.abs().flatten(1).amax(-1) < FLAT if self.problem.free else ~finite
             trouble = torch.where(flat & ~met, int(Trouble.FLAT), trouble)
-        trouble = torch.where(finite, trouble, int(Trouble.NO_NUMBER))
 
-        return done, trouble
+        return torch.where(finite, trouble, int(Trouble.NO_NUMBER))
 
     def advance(self) -> None:
         """Tries the step of each row; one that does not lower the merit is tried again at a part of its length."""
-        move = self.length.unsqueeze(-1) * self.step
-        there, cost, model, gradient, missed, accepted = self._try(move)
-        if not self.plain and not accepted.all():
+        end = self._try_lengths() if self.plain else self._try(self.length.unsqueeze(-1) * self.step)
+        if not self.plain and not end.lower.all():
             # A step along a curved constraint leaves it; it is bent back before it is shortened.
-            back = model.restore(missed).nan_to_num()
-            move = torch.where(accepted.unsqueeze(-1), move, move + back)
-            there, cost, model, gradient, missed, accepted = self._try(move)
-        bend = gradient - self.gradient
+            back = end.model.restore(end.missed).nan_to_num()
+            end = self._try(torch.where(end.lower.unsqueeze(-1), end.move, end.move + back))
+        move, cost, accepted = end.move, end.cost, end.lower
+        bend = end.gradient - self.gradient
         steeper = dot(move, bend) < 0
 
         if not self.secants:
@@ -272,22 +305,36 @@ class _Walk:
         self.stride = torch.where(accepted & steeper, (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
         if self.plain:
             # The bend at the end of the step rather than its mean over it.
-            along = _bend(self.problem, self.point, there, move, self.smooth)
+            along = _bend(self.problem, self.point, end.point, move, self.smooth)
             change = torch.where(along > 0, along - dot(move, bend), 0.0) / dot(move, move).clamp_min(1e-300)
             self._remember(move, bend + change.unsqueeze(-1) * move, accepted & (self.cost < ANYTHING))
         self.length = SHRINK * self.length
         if accepted.all():
-            self.point, self.cost = there, cost
+            self.point, self.cost = end.point, cost
         else:
-            self.point, self.cost = there.where(accepted, self.point), torch.where(accepted, cost, self.cost)
-        self._aim(model, gradient, missed, accepted)
+            self.point, self.cost = end.point.where(accepted, self.point), torch.where(accepted, cost, self.cost)
+        self._aim(end.model, end.gradient, end.missed, accepted)
 
-    def _try(self, move: Tensor) -> tuple[Point, Tensor, Model, Tensor, Tensor, Tensor]:
-        """Looks at the end of a move.
+    def _try_lengths(self) -> "_End":
+        """Tries the step of each row; where few rows are left at several lengths at once, of which the best counts."""
+        count = len(self.row)
+        parts = next((parts for parts in PARTS if len(parts) * count <= MOST_TRIES), None)
+        if parts is None:
+            return self._try(self.length.unsqueeze(-1) * self.step)
 
-        Returns:
-            The point, its cost, the model there with its gradient and what is missed, and which rows lower the merit.
-        """
+        many = self.select(torch.arange(count, device=self.row.device).repeat_interleave(len(parts)))
+        many.length = many.length * many.length.new_tensor(parts).repeat(count)
+        ends = many._try(many.length.unsqueeze(-1) * many.step)
+        best = torch.where(ends.lower, ends.cost, torch.inf).reshape(count, -1).argmin(-1)
+        # Where none is lower, the shortest is left behind.
+        best = torch.where(ends.lower.reshape(count, -1).any(-1), best, len(parts) - 1)
+        best = best + len(parts) * torch.arange(count, device=best.device)
+        self.length = many.length[best]
+
+        return ends.select(best)
+
+    def _try(self, move: Tensor) -> "_End":
+        """Looks at the end of a move."""
         there = self.problem.linearize(self.point.noises[:, : self.problem.free] + move)
         cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
         model, gradient, missed = quadratic(self.problem, there, self.ends, self.smooth, plain=self.plain)
@@ -295,7 +342,7 @@ class _Walk:
         after = cost + self.penalty * missed.abs().sum(-1)
         lower = after <= before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before.abs())
 
-        return there, cost, model, gradient, missed, lower & there.jacobian.isfinite().flatten(1).all(-1)
+        return _End(move, there, cost, model, gradient, missed, lower & gradient.isfinite().all(-1))
 
     def look_around(self, places: int) -> None:
         """Looks along the first step of doubtful rows, both ways, as far as can pay, and sends walkers to valleys."""
@@ -321,15 +368,15 @@ class _Walk:
         spot = part.start.unsqueeze(1) + (share[index] + shift * (share[1] - share[0])).unsqueeze(-1) * far.unsqueeze(1)
 
         stands = dot(self.point.noises[doubtful, : part.free] - part.start, far) / dot(far, far).clamp_min(1e-300)
-        for which in range(VALLEYS):
-            # A valley is worth a walk if it may end lowest, and the row does not stand in it anyway.
-            low, here = lowest[:, which], self.cost[doubtful]
-            apart = ((share[index[:, which]] - stands).abs() > 1.5 * (share[1] - share[0])) | (low < 0.9 * here)
-            worth = apart & (low < part.cost.scale + 1.5 * torch.minimum(lowest[:, 0], here))
-            extra = self.select(doubtful[worth])
-            extra.second = torch.full_like(extra.second, which + 1)
-            extra._send(spot[worth, which])
-            self._join(extra)
+        # A valley is worth a walk if it may end lowest, and the row does not stand in it anyway.
+        here = self.cost[doubtful].unsqueeze(-1)
+        apart = ((share[index] - stands.unsqueeze(-1)).abs() > 1.5 * (share[1] - share[0])) | (lowest < 0.9 * here)
+        worth = apart & (lowest < part.cost.scale + 1.5 * torch.minimum(lowest[:, :1], here))
+        row, which = worth.nonzero().unbind(-1)
+        extra = self.select(doubtful[row])
+        extra.second = which + 1
+        extra._send(spot[row, which])
+        self._join(extra)
 
     def _send(self, spot: Tensor) -> None:
         """Lets the next step lead to a spot, whatever is there."""
@@ -363,18 +410,18 @@ class _Walk:
         for name in COLUMNS:
             setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
 
-    def found(self, trouble: Tensor, rows: Tensor | slice = slice(None)) -> Found:
+    def found(self, rows: Tensor, trouble: Tensor) -> Found:
         """What is found if the given rows stop here."""
         noises, rest = self.point.noises[rows], self.problem.rest[rows]
 
         return Found(
-            noises=noises.clone(),
+            noises=noises,
             still=~self.problem.movable[rows],
-            ends=self.ends[rows].clone(),
-            multipliers=self.multipliers[rows, self.problem.implied :].clone(),
+            ends=self.ends[rows],
+            multipliers=self.multipliers[rows, self.problem.implied :],
             # Not that of the walk, which may be rounded off.
-            cost=self.problem.cost.value(noises, rest) if self.smooth else self.cost[rows].clone(),
-            missed=self.missed[rows].clone(),
+            cost=self.problem.cost.value(noises, rest) if self.smooth else self.cost[rows],
+            missed=self.missed[rows],
             trouble=trouble,
         )
 
@@ -408,7 +455,7 @@ class _Walk:
         inverse = torch.where(use, 1 / along, 0.0)
         mask = use.unsqueeze(-1)
         self.secants = [
-            *self.secants[1 - MEMORY :],
+            *self.secants[len(self.secants) + 1 - min(MEMORY, self.problem.free) :],
             (torch.where(mask, step, 0.0), torch.where(mask, bend, 0.0), inverse),
         ]
 

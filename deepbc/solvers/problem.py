@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from deepbc.distances import Distance, Power, Squared
+from deepbc.variables import beside
 
 # Weight 0 means the limit from above: among the least costly answers the least move.
 LEAST_WEIGHT = 1e-9
@@ -232,16 +233,16 @@ class Problem:
         with torch.no_grad():
             implied, values = self.law(v, self.given)
 
-        return Point(torch.cat([v, implied], dim=-1), values, v.new_zeros(len(v), 0, self.free))
+        return Point(beside([v, implied], v), values, v.new_zeros(len(v), 0, self.free))
 
     def linearize(self, v: Tensor) -> Point:
         """Computes a point with its derivatives."""
         with torch.enable_grad():
             v = v.detach().requires_grad_()
             implied, values = self.law(v, self.given)
-            jacobian = _jacobian(torch.cat([implied, values], dim=-1), v)
+            jacobian = _jacobian(beside([implied, values], implied), v)
 
-        return Point(torch.cat([v, implied], dim=-1).detach(), values.detach(), jacobian)
+        return Point(beside([v, implied], v).detach(), values.detach(), jacobian)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ References:
 
 __all__ = ["Model", "dot", "quadratic", "settled"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -50,6 +50,10 @@ class Model:
 
         return -self.inverse * pull, multipliers
 
+    def select(self, rows: Tensor) -> "Model":
+        """Takes the given rows."""
+        return Model(*(getattr(self, each.name)[rows] for each in fields(self)))
+
     def restore(self, missed: Tensor) -> Tensor:
         """Computes the least step, `(rows, free)`, that makes up for what is missed, `(rows, outputs)`."""
         hard = (self.compliance == 0).unsqueeze(-1)
@@ -75,7 +79,7 @@ class Model:
         if not right.shape[-1]:
             return right
         if right.shape[-1] == 1:
-            system = (self.jacobian.square() * self.inverse.unsqueeze(-2)).sum(-1) + self.compliance
+            system = dot(self.jacobian.square(), self.inverse.unsqueeze(-2)) + self.compliance
             return right / torch.where(system > 0, system, 1.0) * (system > 0)
 
         system = (self.jacobian * self.inverse.unsqueeze(-2)) @ self.jacobian.mT + torch.diag_embed(self.compliance)
@@ -125,7 +129,7 @@ def quadratic(
         pull = torch.cat([pull, torch.zeros_like(over)], dim=-1)
         jacobian = jacobian * torch.cat([torch.ones_like(moves), held], dim=-1).unsqueeze(-1)
 
-    gradient = movable * (slope[:, :free] + (jacobian * pull.unsqueeze(-1)).sum(-2))
+    gradient = movable * (slope[:, :free] + _apply(jacobian.mT, pull))
     model = Model(slope[:, :free], movable * inverse[:, :free], jacobian, residual, compliance)
 
     return model, gradient, missed
@@ -133,8 +137,11 @@ def quadratic(
 
 def dot(one: Tensor, two: Tensor) -> Tensor:
     """Multiplies and sums over the last axis."""
-    return (one * two).sum(-1)
+    product = one * two
+
+    # Many a question has one cause, and a sum of one is no small part of a step.
+    return product.squeeze(-1) if product.shape[-1] == 1 else product.sum(-1)
 
 
 def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
-    return (matrix * vector.unsqueeze(-2)).sum(-1)
+    return dot(matrix, vector.unsqueeze(-2))
