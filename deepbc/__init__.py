@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from deepbc.intervals import at_least, at_most, between
     from deepbc.laws import law
     from deepbc.mechanisms import Additive, Equation, Flow, Linear, Mechanism, Predictor
-    from deepbc.queries import backtrack, intervene
-    from deepbc.results import Counterfactual, FitReport, Status
+    from deepbc.queries import backtrack, backtrack_samples, intervene
+    from deepbc.results import Counterfactual, Diagnostics, FitReport, Status
+    from deepbc.samplers import Hamiltonian, Langevin, Sampler
     from deepbc.scm import SCM
     from deepbc.solvers import Exact, Gradient, Linearized, Solver, Sparse
     from deepbc.training import Training
@@ -40,6 +41,7 @@ __all__ = [
     "Counterfactual",
     "DataError",
     "DeepBCError",
+    "Diagnostics",
     "Distance",
     "Equation",
     "Exact",
@@ -48,12 +50,15 @@ __all__ = [
     "Flow",
     "Gradient",
     "GraphError",
+    "Hamiltonian",
+    "Langevin",
     "Linear",
     "Linearized",
     "Mechanism",
     "NotFittedError",
     "Power",
     "Predictor",
+    "Sampler",
     "SettingError",
     "Solver",
     "Sparse",
@@ -67,6 +72,7 @@ __all__ = [
     "at_least",
     "at_most",
     "backtrack",
+    "backtrack_samples",
     "between",
     "intervene",
     "law",
@@ -101,6 +107,11 @@ _HOMES = {
     "at_most": "intervals",
     "between": "intervals",
     "backtrack": "queries",
+    "backtrack_samples": "queries",
+    "Diagnostics": "results",
+    "Hamiltonian": "samplers",
+    "Langevin": "samplers",
+    "Sampler": "samplers",
     "law": "laws",
 }
 

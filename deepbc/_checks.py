@@ -241,6 +241,31 @@ def check_rest(cost: Tensor, around: Sequence[Tensor], where: str) -> None:
             )
 
 
+def check_grows(cost: Tensor, where: str) -> None:
+    """Checks a cost far out, with shape `(rows,)`."""
+    if (cost < 20.0).any():
+        raise SettingError(
+            f"{where}: expected a cost that grows without end, so that exp(-cost) is a density, got {cost.min():g} far "
+            f"out. Samples need one; `backtrack` finds the most likely world without."
+        )
+
+
+def check_proper_weight(weight: float, name: str) -> None:
+    if weight == 0:
+        raise SettingError(
+            f"distance: the weight of {name!r} is 0, so that its noise has no density to be drawn from. Give it a "
+            f"small weight, or leave it out of the scope."
+        )
+
+
+def check_drawable(name: str, why: str, sampler: object) -> None:
+    """Fails on an antecedent that its own noise cannot meet."""
+    raise SettingError(
+        f"antecedent {name!r}: {why}, so that samples would have to be drawn on a curved constraint, which {sampler!r} "
+        f"does not do. Take `backtrack` for the most likely world, or sampler=Langevin() for samples near it."
+    )
+
+
 def check_seed(seed: object) -> int:
     """Returns the seed as a plain whole number."""
     if not isinstance(seed, INTEGERS) or isinstance(seed, bool):

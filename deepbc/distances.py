@@ -18,15 +18,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_between, check_cost, check_rest, check_weights, pick
+from deepbc._checks import check_between, check_cost, check_grows, check_rest, check_weights, pick
 from deepbc.errors import SettingError
 
 # Moves below this have the curvature of this one, where a power above 2 has next to none.
 LEAST_MOVE = 0.05
 # The step of a difference of slopes.
 PROBE = 1e-4
+# A gamma variable is below this, and is found by so many halvings.
+MOST_POWER, HALVINGS = 64.0, 64
 # A slope of this size this close to rest is a kink.
 KINK, NEAR_REST = 1e-3, 1e-7
+# So far out a distance is to have grown.
+FAR = 1e6
 
 
 class Distance(ABC):
@@ -80,6 +84,11 @@ class Distance(ABC):
         around = [self._moved(u + step, u) for step in (-1.0, -0.01, 0.01, 1.0)]
         check_rest(self._moved(u, u), around, where)
 
+    def check_proper(self, u: Tensor, where: str) -> None:
+        """Checks that the cost grows, so that `exp(-cost)` can be a density; `u` has shape `(rows, noise)`."""
+        for step in (-FAR, FAR):
+            check_grows(self._moved(u + step, u), where)
+
     def check(self, names: Collection[str]) -> None:
         """Checks that the weights speak of known variables."""
         for name in self.weights:
@@ -127,6 +136,19 @@ class Power(Distance):
     def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
         return (u_star - u).abs().pow(self.p).sum(-1)
 
+    def draw(self, chance: Tensor, weight: float) -> Tensor:
+        r"""Draws moves from the density :math:`\propto \exp(-w |u' - u|^p)`, from uniform numbers of any shape."""
+        side = 2 * chance - 1
+        # The power of the size of a move is a gamma variable; what it is with that chance is found by halving.
+        share, shape = side.abs(), torch.full_like(chance, 1 / self.p)
+        low, high = torch.zeros_like(chance), torch.full_like(chance, MOST_POWER)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = torch.special.gammainc(shape, middle) < share
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+
+        return side.sign() * (high / weight) ** (1 / self.p)
+
     def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
         move = u_star - u
 
@@ -170,6 +192,11 @@ class Squared(_Fixed):
 
     power = 2.0
 
+    def draw(self, chance: Tensor, weight: float) -> Tensor:
+        move: Tensor = torch.special.ndtri(chance)
+
+        return move / math.sqrt(2 * weight)
+
     def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
         return (u_star - u).square().sum(-1)
 
@@ -192,6 +219,11 @@ class Absolute(_Fixed):
     """
 
     power = 1.0
+
+    def draw(self, chance: Tensor, weight: float) -> Tensor:
+        side = 2 * chance - 1
+
+        return -side.sign() * torch.log1p(-side.abs()) / weight
 
 
 class _Custom(Distance):

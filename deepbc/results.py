@@ -5,6 +5,7 @@ __all__ = [
     "NEARLY",
     "Counterfactual",
     "Curve",
+    "Diagnostics",
     "FitReport",
     "Status",
     "VariableFit",
@@ -80,6 +81,22 @@ def not_converged(reason: str, remedy: str) -> Status:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Diagnostics:
+    """Whether the samples of a row are to be trusted.
+
+    Args:
+        r_hat: How much the chains of a row disagree (the rank-normalised split R-hat), with shape `(*rows,)`; near 1
+            where they tell of one density.
+        effective: How many independent samples those of a row are worth, with shape `(*rows,)`.
+        acceptance: The part of the proposals that was taken, with shape `(*rows,)`.
+    """
+
+    r_hat: Tensor
+    effective: Tensor
+    acceptance: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Counterfactual:
     r"""The answer to a counterfactual question, with its evidence.
 
@@ -95,7 +112,9 @@ class Counterfactual:
             with shape `(*batch,)`.
         farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
         status: The status of each row; a single one for a single row.
-        batch: The batch shape.
+        batch: The batch shape. Samples have an axis in front, which `factual`, `antecedent`, `status` and `diagnostics`
+            lack.
+        diagnostics: What a sampler says of each row; None where there are no samples.
     """
 
     graph: CausalGraph
@@ -109,6 +128,7 @@ class Counterfactual:
     farthest: Tensor
     status: Any
     batch: torch.Size
+    diagnostics: Diagnostics | None = None
 
     @property
     def extrapolates(self) -> Tensor:

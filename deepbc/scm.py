@@ -251,6 +251,7 @@ class SCM:
         *,
         names: Collection[str] | None = None,
         reduced: Mapping[str, Tensor] | None = None,
+        volumes: dict[str, Tensor] | None = None,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         r"""Walks the graph once and fills in what is missing; the pass that everything else is made of.
 
@@ -259,6 +260,8 @@ class SCM:
             noise: Noise :math:`u`, with shape `(*batch, noise)`; a variable of which both are given is left as it is.
             names: The variables to walk, with all causes of each; None walks all.
             reduced: What `Mechanism.reduce` made of some of the values, where a pass is made again and again.
+            volumes: Takes up the log-volume of each abduction, `(*batch,)`, where one is given; that of a reduced value
+                but for a part that the parents do not change.
 
         Returns:
             Values and noise of every variable that was walked.
@@ -275,12 +278,17 @@ class SCM:
             mechanism = self.mechanisms[name]
             if name in values and name in noise:
                 x[name], u[name] = values[name].expand(*batch, -1), noise[name]
-            elif name in reduced:
-                x[name] = values[name].expand(*batch, -1)
-                u[name] = mechanism.abduct_reduced(reduced[name], self._joined(name, x, empty))
             elif name in values:
                 x[name] = values[name].expand(*batch, -1)
-                u[name] = mechanism.abduct(x[name], self._joined(name, x, empty))
+                parents = self._joined(name, x, empty)
+                if name not in reduced and volumes is None:
+                    u[name] = mechanism.abduct(x[name], parents)
+                elif volumes is None:
+                    u[name] = mechanism.abduct_reduced(reduced[name], parents)
+                elif name not in reduced:
+                    u[name], volumes[name] = mechanism.invert(x[name], parents)
+                else:
+                    u[name], volumes[name] = mechanism.invert_reduced(reduced[name], parents)
             else:
                 u[name] = noise.get(name, empty)
                 x[name] = mechanism.predict(u[name], self._joined(name, x, empty))

@@ -170,6 +170,25 @@ class Mechanism(Learner):
         """Computes the noise as `abduct` does, from what `reduce` made of the value."""
         return self._abduct(z, parents)
 
+    def invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the noise as `abduct` does, `(*batch, noise)`, with its log-volume, `(*batch,)`."""
+        self._check_density()
+
+        return self._invert(*self._aligned(x, self.value_dim, parents, "values"))
+
+    def invert_reduced(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the noise from what `reduce` made of the value, and the log-volume up to what the parents leave.
+
+        Args:
+            z: What `reduce` made of the values, with shape `(*batch, value)`.
+            parents: Parents, with shape `(*batch, parents)`.
+
+        Returns:
+            The noise, with shape `(*batch, noise)`, and the log-volume of `log_volume` but for a part that depends on
+            the value alone, with shape `(*batch,)`.
+        """
+        return self._invert(z, parents)
+
     def log_volume(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes :math:`\log | \det \partial f^{-1}(x_{pa}, x) / \partial x |`, with shape `(*batch,)`.
 

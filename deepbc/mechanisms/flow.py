@@ -131,6 +131,15 @@ class Flow(Mechanism):
         layers = self._active()
         return _noise(z, self.inputs.inward(parents), layers[: len(layers) - len(self._constant())])
 
+    def invert_reduced(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        if self.value_dim > 1:
+            return self._invert(z, parents)
+
+        layers = self._active()
+        u, log_slope = _inward(z, self.inputs.inward(parents), layers[: len(layers) - len(self._constant())])
+
+        return u, log_slope.sum(-1)
+
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         y, log_volume = self.outer.inward(x)
         context = self._context(self.inputs.inward(parents), y.split(1, dim=-1))

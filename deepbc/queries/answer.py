@@ -13,7 +13,7 @@ from torch import Tensor
 from deepbc.distances import Distance
 from deepbc.intervals import Interval
 from deepbc.queries.question import Asked, Question
-from deepbc.results import Counterfactual, Status
+from deepbc.results import Counterfactual, Diagnostics, Status
 from deepbc.scm import SCM
 from deepbc.world import World
 
@@ -40,39 +40,50 @@ class Endings:
 
 
 def answer(
-    scm: SCM, question: Question, counterfactual: tuple[Rows, Rows], distance: Distance, endings: Endings
+    scm: SCM,
+    question: Question,
+    counterfactual: tuple[Rows, Rows],
+    distance: Distance,
+    endings: Endings,
+    diagnostics: Diagnostics | None = None,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
     Args:
         scm: The model.
         question: What was asked.
-        counterfactual: Counterfactual values and noise, each with shape `(rows, dim)`.
+        counterfactual: Counterfactual values and noise, each with shape `(rows, dim)`; or `(samples, rows, dim)`.
         distance: How far two noises are apart.
-        endings: How each row ended; one that misses is never a success.
+        endings: How each row ended; one that misses, in any sample, is never a success.
+        diagnostics: What a sampler says of each row.
     """
-    batch = question.batch
-    x, u = counterfactual
-    moved = {name: distance.moved(name, u[name], question.u[name]) for name in scm.graph}
-    error, met = _error(scm, question.asked, u, endings.reach)
-    missed = (endings.code == 0) & ~(met & _possible(scm, x, u))
+    samples = torch.Size([len(next(iter(counterfactual[0].values())))]) if diagnostics else torch.Size()
+    batch = samples + question.batch
+    x, u = ({name: rows.flatten(0, -2) for name, rows in part.items()} for part in counterfactual)
+    many = samples.numel()
+    rest = {name: rows.repeat(many, 1) for name, rows in question.u.items()}
+    moved = {name: distance.moved(name, u[name], rest[name]) for name in scm.graph}
+    error, met = _error(scm, {name: each.repeat(many) for name, each in question.asked.items()}, u, endings.reach)
+    holds = (met & _possible(scm, x, u)).reshape(many, -1).all(0)
+    missed = (endings.code == 0) & ~holds
     code = torch.where(missed, len(endings.statuses) - 1, endings.code)
     statuses = np.empty(len(endings.statuses), dtype=object)
     statuses[:] = endings.statuses
-    after, before = _world(scm, x, u, batch), _world(scm, question.x, question.u, batch)
+    after, before = _world(scm, x, u, batch), _world(scm, question.x, question.u, question.batch)
 
     return Counterfactual(
         graph=scm.graph,
         values=after.values,
         noise=after.noise,
         factual=before,
-        antecedent={name: _shown(scm, name, each, batch) for name, each in question.asked.items()},
+        antecedent={name: _shown(scm, name, each, question.batch) for name, each in question.asked.items()},
         moved={name: _column(each, batch) for name, each in moved.items()},
         distance=_column(torch.stack(list(moved.values())).sum(0), batch),
         error=_column(error, batch),
-        farthest=_column(_farthest(u, question.u), batch),
-        status=statuses[code.cpu().numpy()].reshape(tuple(batch))[()],
+        farthest=_column(_farthest(u, rest), batch),
+        status=statuses[code.cpu().numpy()].reshape(tuple(question.batch))[()],
         batch=batch,
+        diagnostics=diagnostics,
     )
 
 

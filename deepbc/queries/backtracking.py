@@ -13,9 +13,9 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.
 """
 
-__all__ = ["backtrack"]
+__all__ = ["Mode", "backtrack", "drawn_in", "find_mode", "read_checked", "unchanging"]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,12 +80,35 @@ def backtrack(
     solver = Exact() if solver is None else solver
     check_type(solver, Solver, "solver")
     question = read_question(scm, factual, antecedent)
+    read = read_checked(scm, question, distance)
+    mode = find_mode(scm, question, solver, read, scm.names(scope, "scope"))
+
+    with torch.no_grad():
+        return answer(scm, question, (mode.x, mode.u), read, mode.endings)
+
+
+def read_checked(scm: SCM, question: Question, distance: Any) -> Distance:
+    """Reads a distance, and checks that it is least where nothing moves."""
     read = read_distance(distance, tuple(scm.graph))
     for name, rows in question.u.items():
         read.of(name).check_rest(rows[:CHUNK], f"distance of {name!r}")
 
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """The most likely world of each row, as values and noise `(rows, dim)`, and how each row ended."""
+
+    x: Rows
+    u: Rows
+    endings: Endings
+
+
+def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, scope: Sequence[str]) -> Mode:
+    """Finds the most likely world of every row, a chunk at a time."""
     outside = _outside(scm, question.asked)
-    plan = _Plan.of(scm, solver, read, scm.names(scope, "scope"), _aims(scm, question, outside.any(0)))
+    plan = _Plan.of(scm, solver, distance, scope, _aims(scm, question, outside.any(0)))
     slices = [slice(start, start + CHUNK) for start in range(0, question.batch.numel(), CHUNK)] or [slice(0, 0)]
     parts = []
     with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
@@ -94,8 +117,8 @@ def backtrack(
             shown.advance()
 
     whole = parts[0] if len(parts) == 1 else _Part.joined(parts)
-    with torch.no_grad():
-        return answer(scm, question, (whole.x, whole.u), read, _endings(plan, whole.trouble, outside))
+
+    return Mode(whole.x, whole.u, _endings(plan, whole.trouble, outside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +160,7 @@ class _Plan:
     names: tuple[str, ...]
     pinned: tuple[str, ...]
     free: tuple[str, ...]
-    fixed: frozenset[str]
+    fixed: tuple[str, ...]
     scope: frozenset[str]
 
     @classmethod
@@ -151,13 +174,9 @@ class _Plan:
             if name in aims and solver.pins and scm.mechanisms[name].pinnable and not aims[name].interval
         )
         free = tuple(name for name in names if name not in pinned and name in scope and scm.mechanisms[name].noise_dim)
-        changing = {*pinned, *free}
-        fixed = set[str]()
-        for name in names:
-            if name not in changing and all(parent in fixed for parent in scm.graph.parents(name)):
-                fixed.add(name)
+        fixed = unchanging(scm, names, {*pinned, *free})
 
-        return cls(scm, solver, distance, aims, names, pinned, free, frozenset(fixed), frozenset(scope))
+        return cls(scm, solver, distance, aims, names, pinned, free, fixed, frozenset(scope))
 
     @property
     def reaches(self) -> bool:
@@ -252,9 +271,7 @@ def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
     for name, asked in question.asked.items():
         x, aim = question.x[name], asked
         if asked.interval:
-            variable = scm.variables[name]
-            inside = Asked(asked.lower.clamp(min=variable.lower), asked.upper.clamp(max=variable.upper), True)
-            aim = inside.drawn_in(scm.spread(name))
+            aim = drawn_in(scm, name, asked)
         if asked.interval and len(question.asked) == 1:
             nearest = torch.where(asked.missed(x) == 0, x, x.clamp(aim.lower, aim.upper))
             aim = Asked(nearest, nearest, False)
@@ -262,6 +279,24 @@ def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
         aims[name] = Asked(lower, upper, aim.interval)
 
     return aims
+
+
+def unchanging(scm: SCM, names: Sequence[str], changing: Collection[str]) -> tuple[str, ...]:
+    """The variables that cannot change, because neither they nor any cause of theirs does; `names` are in order."""
+    fixed: list[str] = []
+    for name in names:
+        if name not in changing and all(parent in fixed for parent in scm.graph.parents(name)):
+            fixed.append(name)
+
+    return tuple(fixed)
+
+
+def drawn_in(scm: SCM, name: str, asked: Asked) -> Asked:
+    """The part of an interval inside the bounds of its variable, drawn in by a hair."""
+    variable = scm.variables[name]
+    inside = Asked(asked.lower.clamp(min=variable.lower), asked.upper.clamp(max=variable.upper), True)
+
+    return inside.drawn_in(scm.spread(name))
 
 
 def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:

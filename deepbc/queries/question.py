@@ -39,6 +39,14 @@ class Asked:
         """How far each component lies outside, with the shape of the values."""
         return torch.maximum(self.lower - x, x - self.upper).clamp_min(0.0)
 
+    def repeat(self, count: int) -> "Asked":
+        """Repeats all rows so many times, one after the other."""
+        return Asked(self.lower.repeat(count, 1), self.upper.repeat(count, 1), self.interval)
+
+    def select(self, rows: Tensor) -> "Asked":
+        """Takes the given rows."""
+        return Asked(self.lower[rows], self.upper[rows], self.interval)
+
     def drawn_in(self, sd: Tensor) -> "Asked":
         """Draws an interval in by a hair, at most to its middle."""
         hair = torch.minimum(HAIR * sd.expand_as(self.lower), (self.upper - self.lower) / 2)

@@ -1,0 +1,120 @@
+r"""Whether chains tell of one and the same density, and how many independent draws they are worth.
+
+Both measures look at ranks, so they hold for tails of any weight and do not change under monotone maps. They are
+computed for all rows of a batch at once.
+
+References:
+    Rank-normalization, folding, and localization: an improved R-hat for assessing convergence of MCMC (Vehtari, Gelman,
+    Simpson, Carpenter and Bürkner, 2021).
+"""
+
+__all__ = ["effective_size", "r_hat"]
+
+import math
+
+import torch
+from torch import Tensor
+
+# A size above this multiple of the draws says no more than that they are far from repeating each other.
+SHORTEST = 4
+
+
+def r_hat(draws: Tensor) -> Tensor:
+    """Computes the split R-hat, the larger of that of ranks and that of ranks of distances from the median.
+
+    Args:
+        draws: The draws, with shape `(chains, draws, *rest)`.
+
+    Returns:
+        R-hat, with shape `(*rest,)`; 1 where all draws are the same, NaN where one is no number or chains are short.
+    """
+    halves = _halves(draws)
+    flat = halves.flatten(0, 1).sort(0).values
+    median = (flat[(len(flat) - 1) // 2] + flat[len(flat) // 2]) / 2 if len(flat) else 0.0
+    folded = (halves - median).abs()
+
+    return torch.maximum(_ratio(_normal_scores(halves)), _ratio(_normal_scores(folded)))
+
+
+def effective_size(draws: Tensor) -> Tensor:
+    """Computes the effective number of draws for the bulk of the density.
+
+    Args:
+        draws: The draws, with shape `(chains, draws, *rest)`.
+
+    Returns:
+        The size, with shape `(*rest,)`; the number of draws where all are the same, NaN where one is no number.
+    """
+    chains, length = draws.shape[:2]
+    if length < SHORTEST:
+        return torch.full_like(draws[0, 0], torch.nan)
+
+    scores = _normal_scores(_halves(draws))
+    chains, length = scores.shape[:2]
+    total = chains * length
+    autocovariance = _autocovariance(scores)
+    within = autocovariance[:, 0].mean(0) * length / (length - 1)
+    plus = within * (length - 1) / length + scores.mean(1).var(0)
+    correlation = 1 - (within - autocovariance.mean(0)) / plus
+    correlation[0] = 1.0
+
+    # The sum of pairs of neighbours, as long as they are positive, and made to fall (Geyer, 1992).
+    count = max(1, (length - 1) // 2)
+    pairs = correlation[: 2 * count].reshape(count, 2, *correlation.shape[1:])
+    sums = pairs.sum(1)
+    alive = (sums > 0).long().cumprod(0).bool()
+    alive[-1] = False
+    time = -1 + 2 * torch.where(alive, sums.cummin(0).values, 0.0).sum(0)
+    # The first of the pair that ends the sum still counts where it is positive.
+    time = time + pairs[:, 0].gather(0, alive.sum(0, keepdim=True))[0].clamp_min(0.0)
+    size = total / time.clamp_min(1 / math.log10(total))
+    same = (draws == draws[:1, :1]).flatten(0, 1).all(0)
+
+    return torch.where(same, float(total), size)
+
+
+def _halves(draws: Tensor) -> Tensor:
+    """Splits each chain in two, so that one that drifts disagrees with itself."""
+    half = draws.shape[1] // 2
+
+    return torch.cat([draws[:, :half], draws[:, draws.shape[1] - half :]])
+
+
+def _normal_scores(draws: Tensor) -> Tensor:
+    """Replaces draws by the normal quantiles of their ranks among all chains; ties share their mean rank."""
+    flat = draws.flatten(0, 1)
+    count = len(flat)
+    ordered, order = flat.sort(0)
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    place = torch.arange(count, device=flat.device).reshape(-1, *[1] * (flat.ndim - 1)).expand_as(flat)
+    first = torch.where(new, place, 0).cummax(0).values
+    last = torch.ones_like(new)
+    last[:-1] = new[1:]
+    final = torch.where(last, place, count).flip(0).cummin(0).values.flip(0)
+    ranks = torch.empty_like(flat).scatter_(0, order, (first + final).to(flat.dtype) / 2 + 1)
+    scores = torch.special.ndtri((ranks - 0.375) / (count + 0.25))
+    scores = torch.where(flat.isfinite().all(0), scores, torch.nan)
+
+    return scores.reshape(draws.shape)
+
+
+def _ratio(chains: Tensor) -> Tensor:
+    length = chains.shape[1]
+    if length < SHORTEST // 2:
+        return torch.full_like(chains.sum((0, 1)), torch.nan)
+    between, within = length * chains.mean(1).var(0), chains.var(1).mean(0)
+    ratio = ((between / within + length - 1) / length).sqrt()
+
+    return torch.where((within == 0) & (between == 0), 1.0, ratio)
+
+
+def _autocovariance(chains: Tensor) -> Tensor:
+    """Computes the autocovariance of each chain at each lag, with the shape of the chains."""
+    length = chains.shape[1]
+    centred = chains - chains.mean(1, keepdim=True)
+    spectrum = torch.fft.rfft(centred, n=2 * length, dim=1)
+
+    covariance: Tensor = torch.fft.irfft(spectrum * spectrum.conj(), n=2 * length, dim=1)
+
+    return covariance[:, :length] / length

@@ -1,0 +1,333 @@
+r"""Hamiltonian Monte Carlo: all chains of all rows at once, in coordinates in which each density is nearly round.
+
+A row's density is centred at its peak and scaled by its curvature over about its own width, so that one length of path
+suits all directions and all rows: a little more than a quarter of the period of a round density, which makes draws
+nearly independent. What remains to be adapted is the number of leapfrog steps on that path. Draws of a row that are not
+yet independent enough are thinned, and the row walks on.
+
+References:
+    MCMC using Hamiltonian dynamics (Neal, 2011).
+"""
+
+__all__ = ["Hamiltonian"]
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_count
+from deepbc.samplers.base import Sampler
+from deepbc.samplers.chains import effective_size, r_hat
+from deepbc.samplers.target import Draws, Target, agree
+from deepbc.solvers import Exact
+from deepbc.streams import Streams
+
+# The length of a path, where a round density has a period of 2 pi, and by which part it varies.
+PATH, VARIES = 1.9, 0.3
+# The steps on a path: at first, at least, at most; and the share of proposals below and above which they change.
+FIRST_STEPS, LEAST_STEPS, MOST_STEPS = 3, 2, 128
+TOO_FEW, FEW, MANY = 0.6, 0.8, 0.98
+# After so many proposals of a chain the steps are changed.
+BLOCK = 6
+# Draws are promised to be worth this part of their number, and a row walks on until they are worth that one and R-hat
+# exceeds 1 by no more than this, or than this many times one over the length of a chain.
+PROMISED, WORTH, AGREEING, CHANCE = 0.8, 0.85, 0.01, 3.0
+SHORTEST_CHAIN = 8
+# How the peak is found: the most steps, their lengths, the longest step in widths, and the part of the width over which
+# curvature is taken; coordinates beyond so many are not looked at together.
+CLIMB, LENGTHS, FARTHEST, WIDTH, MOST_COORDINATES = 8, (1.0, 0.5, 0.25, 0.06), 3.0, 0.5, 64
+# Along a direction the density is at most so many times as wide, or as narrow, as first thought.
+WIDEST, NARROWEST = 20.0, 1e-4
+
+
+class Hamiltonian(Sampler):
+    """Creates the default sampler.
+
+    Args:
+        chains: The number of chains of each row.
+        warmup: The number of proposals of each chain while the steps are adapted; these are not returned.
+        thinning: A row may walk on until at most every so many-th draw is kept.
+
+    Example:
+        >>> Hamiltonian()
+        Hamiltonian(chains=4, warmup=30, thinning=64)
+    """
+
+    def __init__(self, *, chains: int = 4, warmup: int = 30, thinning: int = 64) -> None:
+        check_count(chains, "Hamiltonian chains", least=1)
+        check_count(warmup, "Hamiltonian warmup", least=0)
+        check_count(thinning, "Hamiltonian thinning", least=1)
+        self.chains, self.warmup, self.thinning = chains, warmup, thinning
+        self.solver = Exact()
+
+    def sample(self, target: Target, samples: int, streams: Streams, told: Callable[[], None]) -> Draws:
+        length = self._length(samples)
+        if not target.free:
+            one = torch.ones(target.rows, dtype=target.start.dtype, device=target.start.device)
+            return Draws(target.start.expand(samples, -1, -1), one, samples * one, one, one.bool())
+
+        chains = _Chains(target, streams, self.chains)
+        for step in range(self.warmup):
+            chains.propose(step)
+            if (step + 1) % BLOCK == 0:
+                chains.adapt()
+            told()
+
+        chains.forget()
+        kept = chains.walk(self.warmup, length, told)
+        self._thin(chains, kept)
+        size = kept.effective() * samples / (self.chains * length)
+        # Chain by chain, and of each chain as many, evenly.
+        each = torch.linspace(0, length - 1, -(-samples // self.chains)).round().long()
+        v = kept.v[:, each].flatten(0, 1)[:samples]
+
+        disagreement = kept.r_hat()
+        trusted = agree(disagreement, length) & (size >= PROMISED * samples)
+
+        return Draws(v, disagreement, size, chains.acceptance, trusted)
+
+    def rounds(self, samples: int) -> int:
+        return self.warmup + self._length(samples)
+
+    def _length(self, samples: int) -> int:
+        return max(SHORTEST_CHAIN, -(-samples // self.chains))
+
+    def _thin(self, chains: "_Chains", kept: "_Kept") -> None:
+        """Lets rows whose draws hang together walk on, twice as far each time, and keeps fewer of their draws."""
+        length, thin, begin = kept.v.shape[1], 1, self.warmup + kept.v.shape[1]
+        every = torch.arange(kept.v.shape[2], device=kept.v.device)
+        rows, raw = every, kept
+        while 2 * thin <= self.thinning:
+            low = (~raw.thinned(thin).good()).nonzero().squeeze(-1)
+            if not len(low):
+                return
+            part = chains.select(low)
+            more = part.walk(begin, thin * length, lambda: None)
+            chains, rows, raw = part, rows[low], raw.select(low).join(more)
+            begin, thin = begin + thin * length, 2 * thin
+            kept.put(rows, raw.thinned(thin))
+
+    def __repr__(self) -> str:
+        return f"Hamiltonian(chains={self.chains}, warmup={self.warmup}, thinning={self.thinning})"
+
+
+class _Kept:
+    """Draws of some rows: coordinates `(chains, draws, rows, free)` and their log-density `(chains, draws, rows)`."""
+
+    def __init__(self, v: Tensor, log_prob: Tensor) -> None:
+        self.v, self.log_prob = v, log_prob
+
+    def select(self, rows: Tensor) -> "_Kept":
+        return _Kept(self.v[:, :, rows], self.log_prob[:, :, rows])
+
+    def join(self, later: "_Kept") -> "_Kept":
+        return _Kept(torch.cat([self.v, later.v], dim=1), torch.cat([self.log_prob, later.log_prob], dim=1))
+
+    def thinned(self, thin: int) -> "_Kept":
+        return _Kept(self.v[:, thin - 1 :: thin], self.log_prob[:, thin - 1 :: thin])
+
+    def put(self, rows: Tensor, other: "_Kept") -> None:
+        self.v[:, :, rows], self.log_prob[:, :, rows] = other.v, other.log_prob
+
+    def effective(self) -> Tensor:
+        """The effective number of draws of the coordinate that has the fewest."""
+        return effective_size(self.v).amin(-1)
+
+    def r_hat(self) -> Tensor:
+        """The largest R-hat of a coordinate or of the log-density."""
+        return r_hat(torch.cat([self.v, self.log_prob.unsqueeze(-1)], dim=-1)).amax(-1)
+
+    def good(self) -> Tensor:
+        """Which rows need no further draws."""
+        chains, length = self.v.shape[:2]
+        limit = 1 + max(AGREEING, CHANCE / length)
+
+        return (self.effective() >= WORTH * chains * length) & (self.r_hat() <= limit)
+
+
+class _Chains:
+    """The chains of some rows: where each stands in the round coordinates of its row."""
+
+    def __init__(self, target: Target, streams: Streams, count: int) -> None:
+        self.count = count
+        self.centre, self.axes = _whiten(target)
+        self.steps = torch.full((target.rows,), FIRST_STEPS, device=target.start.device)
+        self.taken = torch.zeros(target.rows, dtype=target.start.dtype, device=target.start.device)
+        self.proposed = 0
+        self.target = target
+        self.streams = streams.split(count)
+        self._repeat()
+        start = self.streams.normal(target.free, "start")
+        self.z = start
+        self.log_prob, self.slope = self._look(start)
+        # A chain that starts where there is no density starts at the peak.
+        self._place(~self.log_prob.isfinite(), torch.zeros_like(start))
+
+    def select(self, rows: Tensor) -> "_Chains":
+        """Takes the chains of the given rows."""
+        part = object.__new__(_Chains)
+        chains = (rows.unsqueeze(-1) * self.count + torch.arange(self.count, device=rows.device)).flatten()
+        part.count, part.proposed = self.count, self.proposed
+        part.centre, part.axes, part.steps, part.taken = (
+            each[rows] for each in (self.centre, self.axes, self.steps, self.taken)
+        )
+        part.target, part.streams = self.target.select(rows), self.streams.select(chains)
+        part.z, part.log_prob, part.slope = self.z[chains], self.log_prob[chains], self.slope[chains]
+        part._repeat()
+
+        return part
+
+    def _repeat(self) -> None:
+        self.every = torch.arange(self.target.rows, device=self.centre.device).repeat_interleave(self.count)
+        self.many = self.target.select(self.every)
+
+    @property
+    def acceptance(self) -> Tensor:
+        """The mean share of proposals that were taken, with shape `(rows,)`."""
+        return self.taken / max(1, self.proposed)
+
+    def forget(self) -> None:
+        """Starts to count proposals anew."""
+        self.taken, self.proposed = torch.zeros_like(self.taken), 0
+
+    def adapt(self) -> None:
+        """Takes more steps on a path where too few proposals are taken, and fewer where nearly all are."""
+        share = self.acceptance
+        factor = torch.ones_like(share)
+        factor = torch.where(share < FEW, 1.5, factor)
+        factor = torch.where(share < TOO_FEW, 2.5, factor)
+        factor = torch.where(share > MANY, 0.67, factor)
+        self.steps = (self.steps * factor).round().long().clamp(LEAST_STEPS, MOST_STEPS)
+        self.forget()
+
+    def walk(self, begin: int, length: int, told: Callable[[], None]) -> _Kept:
+        """Proposes so many times, and keeps where each chain stands after each."""
+        v, log_prob = [], []
+        for step in range(begin, begin + length):
+            self.propose(step)
+            v.append(self._coordinates(self.z, self.every))
+            log_prob.append(self.log_prob)
+            told()
+        shape = (length, self.target.rows, self.count)
+
+        return _Kept(
+            torch.stack(v).reshape(*shape, -1).permute(2, 0, 1, 3).clone(),
+            torch.stack(log_prob).reshape(shape).permute(2, 0, 1).clone(),
+        )
+
+    def propose(self, step: int) -> None:
+        """Sends every chain along a path, and takes its end or stays."""
+        momentum = self.streams.normal(self.target.free, "momentum", step)
+        varied, chance = self.streams.uniform(2, "path", step).unbind(-1)
+        steps = self.steps[self.every]
+        size = (PATH * (1 + VARIES * (2 * varied - 1)) / steps).unsqueeze(-1)
+        z, log_prob, slope, push = self._path(momentum, size, steps)
+
+        gain = log_prob - self.log_prob - 0.5 * (push.square() - momentum.square()).sum(-1)
+        share = gain.clamp(max=0.0).exp().nan_to_num(nan=0.0)
+        take = chance < share
+        self.z = torch.where(take.unsqueeze(-1), z, self.z)
+        self.log_prob = torch.where(take, log_prob, self.log_prob)
+        self.slope = torch.where(take.unsqueeze(-1), slope, self.slope)
+        self.taken = self.taken + share.reshape(-1, self.count).mean(-1)
+        self.proposed += 1
+
+    def _path(self, momentum: Tensor, size: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Follows the leapfrog path of each chain for as many steps as it has."""
+        z, log_prob, slope = self.z, self.log_prob, self.slope
+        push = momentum + 0.5 * size * slope
+        for step in range(int(steps.max())):
+            live = (steps > step).nonzero().squeeze(-1)
+            if len(live) == len(steps):
+                z = z + size * push
+                log_prob, slope = self._look(z)
+                push = push + torch.where((steps == step + 1).unsqueeze(-1), 0.5, 1.0) * size * slope
+                continue
+            spot = z[live] + size[live] * push[live]
+            height, pull = self._look(spot, live)
+            last = torch.where((steps[live] == step + 1).unsqueeze(-1), 0.5, 1.0)
+            z, log_prob, slope = (
+                z.index_copy(0, live, spot),
+                log_prob.index_copy(0, live, height),
+                slope.index_copy(0, live, pull),
+            )
+            push = push.index_copy(0, live, push[live] + last * size[live] * pull)
+
+        return z, log_prob, slope, push
+
+    def _look(self, z: Tensor, chains: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Computes the log-density `(chains,)` and its derivatives `(chains, free)` in round coordinates."""
+        target = self.many if chains is None else self.many.select(chains)
+        rows = self.every if chains is None else self.every[chains]
+        log_prob, slope = target.gradient(self._coordinates(z, rows))
+
+        return log_prob, (self.axes[rows].mT @ slope.unsqueeze(-1)).squeeze(-1)
+
+    def _coordinates(self, z: Tensor, rows: Tensor) -> Tensor:
+        return self.centre[rows] + (self.axes[rows] @ z.unsqueeze(-1)).squeeze(-1)
+
+    def _place(self, chains: Tensor, z: Tensor) -> None:
+        """Puts the chains of a mask elsewhere."""
+        if chains.any():
+            log_prob, slope = self._look(z)
+            self.z = torch.where(chains.unsqueeze(-1), z, self.z)
+            self.log_prob = torch.where(chains, log_prob, self.log_prob)
+            self.slope = torch.where(chains.unsqueeze(-1), slope, self.slope)
+
+
+def _whiten(target: Target) -> tuple[Tensor, Tensor]:
+    """Climbs to the peak of each density, and takes its curvature there over about its own width.
+
+    Returns:
+        The peak, with shape `(rows, free)`, and the axes of a round density around it, with shape `(rows, free, free)`.
+    """
+    v = target.start
+    log_prob, slope = target.gradient(v)
+    width = target.spread.expand_as(v)
+    for _ in range(CLIMB):
+        axes = _axes(target, v, width)
+        move = (axes.mT @ slope.unsqueeze(-1)).squeeze(-1)
+        long = (FARTHEST / move.square().sum(-1, keepdim=True).sqrt().clamp_min(FARTHEST)).nan_to_num(nan=0.0)
+        step = (axes @ (long * move).unsqueeze(-1)).squeeze(-1)
+        lengths = v.new_tensor(LENGTHS)
+        rows = torch.arange(len(v), device=v.device).repeat_interleave(len(lengths))
+        spots = (v.unsqueeze(1) + lengths[:, None] * step.unsqueeze(1)).flatten(0, 1)
+        heights, slopes = target.select(rows).gradient(spots)
+        heights = heights.nan_to_num(nan=-torch.inf).reshape(len(v), -1)
+        highest, which = heights.max(-1)
+        best = which + len(lengths) * torch.arange(len(v), device=v.device)
+        rises = (highest > log_prob) & slopes[best].isfinite().all(-1)
+        v = torch.where(rises.unsqueeze(-1), spots[best], v)
+        slope = torch.where(rises.unsqueeze(-1), slopes[best], slope)
+        log_prob = torch.where(rises, highest, log_prob)
+        width = axes.square().sum(-1).sqrt()
+
+    return v, _axes(target, v, width)
+
+
+def _axes(target: Target, v: Tensor, width: Tensor) -> Tensor:
+    """The inverse square root of the curvature, from differences of slopes over the width, `(rows, free, free)`."""
+    free = target.free
+    first = target.spread.expand_as(v)
+    if free > MOST_COORDINATES:
+        return torch.diag_embed(first)
+
+    step = WIDTH * width
+    rows = torch.arange(len(v), device=v.device)
+    columns = []
+    for k in range(free):
+        shift = torch.zeros_like(v)
+        shift[:, k] = step[:, k]
+        _, slopes = target.select(torch.cat([rows, rows])).gradient(torch.cat([v - shift, v + shift]))
+        before, after = slopes.split(len(v))
+        columns.append((before - after) / (2 * step[:, k : k + 1]))
+    curvature = torch.stack(columns, dim=-1)
+    # In units of the first guess, within which it stays.
+    curvature = 0.5 * (curvature + curvature.mT) * first.unsqueeze(-1) * first.unsqueeze(-2)
+    identity = torch.eye(free, dtype=v.dtype, device=v.device)
+    curvature = torch.where(curvature.isfinite().flatten(1).all(-1)[:, None, None], curvature, identity)
+    size, direction = torch.linalg.eigh(curvature)
+    axes: Tensor = direction * size.clamp(WIDEST**-2, NARROWEST**-2).rsqrt().unsqueeze(-2)
+
+    return first.unsqueeze(-1) * axes
