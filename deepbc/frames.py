@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     import pandas
 
 
-def frame(columns: Mapping[str, Any], batch: torch.Size) -> "pandas.DataFrame":
+def frame(columns: Mapping[str, Any], batch: torch.Size, names: tuple[str, ...] | None = None) -> "pandas.DataFrame":
     """Writes named arrays as a data frame with one row per element of the batch.
 
     Args:
         columns: For each name an array with shape `(*batch, *shape)`; a vector becomes a column per component.
         batch: The batch shape. More than one axis gives an index of as many levels.
+        names: The names of the levels, if they have any.
     """
     import pandas
 
@@ -31,6 +32,6 @@ def frame(columns: Mapping[str, Any], batch: torch.Size) -> "pandas.DataFrame":
 
     levels = [range(size) for size in batch]
     if len(levels) > 1:
-        return pandas.DataFrame(arrays, index=pandas.MultiIndex.from_product(levels))
+        return pandas.DataFrame(arrays, index=pandas.MultiIndex.from_product(levels, names=names))
 
     return pandas.DataFrame(arrays, index=pandas.RangeIndex(batch.numel()))

@@ -1,6 +1,6 @@
 """Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
 
-__all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_plane"]
+__all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_plane", "plot_samples"]
 
 import math
 import os
@@ -24,7 +24,7 @@ Points = tuple[Tensor, Tensor]
 Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 BLUE, RED, GREEN, GREY, ORANGE = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f", "#e08a1e"
-MOST_LINES, MOST_COLUMNS, LONGEST_NAME = 100, 6, 14
+MOST_LINES, MOST_COLUMNS, MOST_BOXES, LONGEST_NAME = 100, 6, 16, 14
 # Of a node, in points; and how much an arrow bends, in parts of its length.
 RADIUS, BEND = 8.0, 0.32
 
@@ -105,6 +105,64 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
     _draw_graph(lower.add_subplot(grid[1]), layers, colours, drawing)
 
     return _written(figure, path)
+
+
+def plot_samples(
+    before: Mapping[str, Tensor], after: Mapping[str, Tensor], asked: Collection[str], caption: str, path: Path | None
+) -> "Figure":
+    """Draws the marginals of samples: a histogram of a single row, a box of each of the first few rows.
+
+    Args:
+        before: Factual values by variable, with shape `(rows, components)`.
+        after: Samples, with shape `(samples, rows, components)`.
+        asked: The variables that were asked about.
+        caption: What stands above it all.
+        path: The file to write, if any.
+    """
+    names = tuple(after)
+    columns = min(len(names), MOST_COLUMNS)
+    bands = math.ceil(len(names) / MOST_COLUMNS)
+    figure = _figure(max(4.4, 2.4 * columns), 2.4 * bands + 0.3)
+    figure.suptitle(caption, fontsize=9)
+
+    for i, name in enumerate(names):
+        axes = figure.add_subplot(bands, columns, i + 1)
+        _entitle(axes, f"{_label(name)} *" if name in asked else _label(name))
+        axes.tick_params(labelsize=8)
+        # A component of a row is a distribution of its own.
+        points, drawn = before[name].flatten()[:MOST_BOXES], after[name].flatten(1)[:, :MOST_BOXES]
+        if len(points) == 1:
+            _draw_histogram(axes, points[0].item(), drawn[:, 0])
+        elif len(points):
+            _draw_boxes(axes, points, drawn)
+
+    return _written(figure, path)
+
+
+def _draw_histogram(axes: "Axes", point: float, drawn: Tensor) -> None:
+    """Draws the samples of one number, or a line where all are the same."""
+    finite = drawn[drawn.isfinite()]
+    if len(finite) and finite.max() - finite.min() > 1e-9 * (1 + finite.abs().max()):
+        axes.hist(finite.numpy(), bins=min(40, 5 + int(len(finite) ** 0.5)), color=GREEN, alpha=0.6, lw=0)
+    elif len(finite):
+        axes.axvline(finite[0].item(), color=GREEN, lw=2)
+    axes.axvline(point, color=RED, lw=1, ls="--")
+    axes.set_yticks([])
+    axes.set_xlabel("samples, and the factual value (red)", fontsize=7)
+
+
+def _draw_boxes(axes: "Axes", points: Tensor, drawn: Tensor) -> None:
+    """Draws a box for each number: quartiles, and the 5 and 95 % quantiles."""
+    places = range(len(points))
+    parts = [each[each.isfinite()].numpy() for each in drawn.unbind(1)]
+    style = {"color": GREEN, "lw": 0.8}
+    axes.boxplot(
+        parts, positions=places, whis=(5, 95), showfliers=False, widths=0.6, boxprops=style, whiskerprops=style,
+        capprops=style, medianprops={"color": GREEN, "lw": 1.6}, manage_ticks=False,
+    )  # fmt: skip
+    axes.plot(places, points, "o", color=RED, ms=3)
+    axes.set_xticks([])
+    axes.set_xlabel(f"first {len(points)} rows, and the factual value (red)", fontsize=7)
 
 
 def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:

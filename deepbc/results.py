@@ -15,7 +15,7 @@ __all__ = [
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,7 +26,7 @@ from torch import Tensor
 from deepbc._checks import pick
 from deepbc.frames import frame
 from deepbc.graph import CausalGraph
-from deepbc.plots import Drawing, plot_counterfactual, plot_fit
+from deepbc.plots import Drawing, plot_counterfactual, plot_fit, plot_samples
 from deepbc.world import World
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ class Counterfactual:
     def to_frame(self) -> "pandas.DataFrame":
         """Writes the answer as a data frame: values, factual values, what moved, distance, error, farthest and status.
 
-        Where a variable has the name of one of the other columns, that column gets the prefix `answer`.
+        Samples have an index of sample and row, and the columns of `diagnostics` as well. Where a variable has the name
+        of one of the other columns, that column gets the prefix `answer`.
         """
         columns: dict[str, Any] = dict(self.values)
         for name, column in self._evidence().items():
@@ -146,21 +147,26 @@ class Counterfactual:
                 name = f"answer {name}"
             columns[name] = column
 
-        return frame(columns, self.batch)
+        return frame(columns, self.batch, ("sample", "row") if self.diagnostics and len(self.batch) == 2 else None)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
 
-        What was asked about has a star and a ring; a row that does not hold has crosses.
+        What was asked about has a star and a ring; a row that does not hold has crosses. Samples are drawn as the
+        marginals of each variable: of the first rows, beside the factual value.
 
         Args:
             path: The file to write, if any.
         """
-        rows = self.batch.numel()
-        before, after = (
-            {name: each.reshape(rows, math.prod(each.shape[len(self.batch) :])) for name, each in values.items()}
-            for values in (self.factual.values, self.values)
-        )
+        queries = self.batch[1:] if self.diagnostics else self.batch
+        rows = queries.numel()
+        before = {name: each.reshape(rows, math.prod(each.shape[len(queries) :])) for name, each in self._before()}
+        caption = f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}"
+        if self.diagnostics:
+            after = {name: each.flatten(1).reshape(self.batch[0], *before[name].shape) for name, each in self._after()}
+            return plot_samples(before, after, tuple(self.antecedent), f"{self.batch[0]:,} samples, {caption}", path)
+
+        after = {name: each.reshape(before[name].shape) for name, each in self._after()}
         drawing = Drawing(
             graph=self.graph,
             before=before,
@@ -168,15 +174,27 @@ class Counterfactual:
             moved={name: each.reshape(rows) for name, each in self.moved.items()},
             asked=tuple(self.antecedent),
             held=torch.from_numpy(np.asarray(self._statuses().reshape(rows) == CONVERGED, dtype=bool)),
-            caption=f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}",
+            caption=caption,
         )
 
         return plot_counterfactual(drawing, path)
 
+    def _before(self) -> Iterable[tuple[str, Tensor]]:
+        return self.factual.values.items()
+
+    def _after(self) -> Iterable[tuple[str, Tensor]]:
+        return self.values.items()
+
     def _evidence(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {f"factual {name}": column for name, column in self.factual.values.items()}
+        # Each sample has the factual values of its row.
+        columns: dict[str, Any] = {
+            f"factual {name}": each.expand_as(self.values[name]) for name, each in self._before()
+        }
         columns |= {f"moved {name}": column for name, column in self.moved.items()}
         columns |= {"distance": self.distance, "error": self.error, "farthest": self.farthest}
+        if self.diagnostics:
+            said = {"r_hat": self.diagnostics.r_hat, "effective": self.diagnostics.effective}
+            columns |= {name: each.expand(self.batch) for name, each in said.items()}
 
         return columns | {"status": self._statuses()}
 
@@ -195,7 +213,9 @@ class Counterfactual:
 
     def __repr__(self) -> str:
         asked = ", ".join(self.antecedent)
-        return f"Counterfactual(antecedent: {asked}; rows: {tuple(self.batch)}; {self._ends()})"
+        samples = f"samples: {self.batch[0]}; " if self.diagnostics else ""
+        rows = tuple(self.batch[1:] if self.diagnostics else self.batch)
+        return f"Counterfactual(antecedent: {asked}; {samples}rows: {rows}; {self._ends()})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,12 @@ class Asked:
         """Takes the given rows."""
         return Asked(self.lower[rows], self.upper[rows], self.interval)
 
+    def finite(self) -> "Asked":
+        """The same with the other end in the place of an infinite one."""
+        lower = torch.where(self.lower.isfinite(), self.lower, self.upper)
+
+        return Asked(lower, torch.where(self.upper.isfinite(), self.upper, self.lower), self.interval)
+
     def drawn_in(self, sd: Tensor) -> "Asked":
         """Draws an interval in by a hair, at most to its middle."""
         hair = torch.minimum(HAIR * sd.expand_as(self.lower), (self.upper - self.lower) / 2)

@@ -31,6 +31,7 @@ from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import Counterfactual, Diagnostics, not_converged
 from deepbc.samplers import Hamiltonian, Sampler
 from deepbc.samplers.target import Draws, Target
+from deepbc.samplers.truncated import truncated
 from deepbc.scm import SCM
 from deepbc.solvers import Exact
 from deepbc.solvers.problem import Cost, Term
@@ -39,8 +40,8 @@ from deepbc.variables import beside
 
 # So many samples are drawn at a time.
 CHUNK = 262_144
-# An end of an interval is at least this far away, in the units of its link, from where chains start.
-INSIDE = 0.05
+# So far into an interval, in standard deviations, one looks to see whether its law rises.
+STRIDE = 1e-3
 
 Rows = dict[str, Tensor]
 
@@ -101,7 +102,7 @@ def backtrack_samples(
         {name: each.expand(samples, *each.shape).clone() for name, each in part.items()} for part in (mode.x, mode.u)
     )
     names = ("r_hat", "effective", "acceptance")
-    told = {name: torch.full_like(mode.endings.code, torch.nan, dtype=scm.dtype) for name in names}
+    told = {name: torch.full_like(mode.endings.code, torch.nan, dtype=torch.float64) for name in names}
     trusted = torch.zeros_like(mode.endings.code, dtype=torch.bool)
     with progress("samples", max(1, len(chunks)) * sampler.rounds(samples), None) as shown:
         for rows in chunks if len(fine) else ():
@@ -113,7 +114,7 @@ def backtrack_samples(
             trusted[rows] = part.draws.trusted
 
     endings = _endings(mode.endings, sampler, fine, trusted, told["r_hat"])
-    diagnostics = Diagnostics(**{name: each.double().cpu().reshape(question.batch) for name, each in told.items()})
+    diagnostics = Diagnostics(**{name: each.cpu().reshape(question.batch) for name, each in told.items()})
     with torch.no_grad():
         return answer(scm, question, (x, u), read, endings, diagnostics)
 
@@ -192,32 +193,22 @@ class _Plan:
     ) -> _Part:
         """Draws samples of some rows, and completes them."""
         scm = self.scm
-        x, u, start_x, start_u = (
-            {name: each[rows] for name, each in part.items()} for part in (question.x, question.u, mode.x, mode.u)
-        )
-        asked = {name: each.select(rows) for name, each in self.asked.items()}
-        links = {name: _Link(asked[name], scm.spread(name)) for name in self.inside}
-        draws = self.sampler.sample(self._target(x, u, start_x, start_u, asked, links), samples, streams, told)
+        x, u = ({name: each[rows] for name, each in part.items()} for part in (question.x, question.u))
+        target = self._target(x, u, {name: each[rows] for name, each in mode.u.items()}, rows)
+        draws = self.sampler.sample(target, samples, streams, told)
 
         with torch.no_grad():
             # As rows, one sample after the other.
-            flat = draws.v.flatten(0, 1)
-            noise = {name: each.repeat(samples, 1) for name, each in u.items()}
+            given = {name: each.repeat(samples, 1) for name, each in target.given.items()}
+            world = self._walk(draws.v.flatten(0, 1).to(scm.dtype), given)
+            noise = {name: each.repeat(samples, 1) for name, each in u.items()} | world.u
             for name in self.direct:
                 chance = streams.uniform(samples * u[name].shape[-1], "noise", name)
-                move = self._power(name).draw(chance, self.distance.weight(name))
-                move = move.reshape(len(rows), samples, -1).transpose(0, 1).flatten(0, 1)
-                noise[name] = noise[name] + move.to(scm.dtype)
-            coordinates = flat.split(self._sizes(u), dim=-1) if flat.shape[-1] else ()
-            found = dict(zip((*self.free, *self.inside), coordinates, strict=True))
-            noise |= {name: found[name] for name in self.free}
-
+                move = self._power(name).draw(chance, self.distance.weight(name)).to(noise[name])
+                noise[name] = noise[name] + move.reshape(len(rows), samples, -1).transpose(0, 1).flatten(0, 1)
             carriers = (*self.free, *self.direct, *self.pinned, *self.inside)
             changing = {*carriers, *scm.graph.descendants(*carriers)}
-            values = {name: each.repeat(samples, 1) for name, each in x.items() if name not in changing}
-            values |= {name: asked[name].lower.repeat(samples, 1) for name in self.pinned}
-            values |= {name: links[name].repeat(samples).value(found[name]) for name in self.inside}
-            noise = {name: each for name, each in noise.items() if name not in (*self.pinned, *self.inside)}
+            values = {name: each.repeat(samples, 1) for name, each in x.items() if name not in changing} | world.x
             after, noise = scm.complete_rows(values, noise)
 
         shape = (samples, len(rows), -1)
@@ -233,100 +224,108 @@ class _Plan:
 
         return distance
 
-    def _sizes(self, u: Rows) -> list[int]:
-        return [*(u[name].shape[-1] for name in self.free), *(1 for _ in self.inside)]
-
-    def _target(
-        self, x: Rows, u: Rows, start_x: Rows, start_u: Rows, asked: Mapping[str, Asked], links: "Mapping[str, _Link]"
-    ) -> Target:
-        scm, sizes, carriers = self.scm, self._sizes(u), (*self.free, *self.pinned, *self.inside)
-        upstream = tuple(name for name in self.free if name in self.names)
+    def _target(self, x: Rows, u: Rows, mode: Rows, rows: Tensor) -> Target:
+        """The density of the free coordinates of some rows: noises, and a normal variable for each interval."""
+        scm, carriers = self.scm, (*self.free, *self.pinned, *self.inside)
+        asked = {name: each.select(rows) for name, each in self.asked.items()}
+        fixed = unchanging(scm, self.names, {*self.free, *self.pinned, *self.inside})
         empty = next(iter(x.values()))[:, :0]
-        fixed = unchanging(scm, self.names, {*upstream, *self.pinned, *self.inside})
-        sd = {name: scm.spread(name) for name in asked}
-        penalty = self.sampler.penalty
-
-        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-            found = dict(zip((*self.free, *self.inside), v.split(sizes, dim=-1), strict=True)) if sizes else {}
-            values = {name: given[f"value of {name}"] for name in (*fixed, *self.pinned)}
-            noise = {name: given[f"noise of {name}"] for name in self.names if name not in carriers}
-            noise |= {name: found[name] for name in upstream}
-            reduced = {name: given[f"reduced {name}"] for name in self.pinned}
-            further = torch.zeros_like(v[:, :1]).sum(-1) if v.shape[-1] else v.new_zeros(len(v))
-            for name in self.inside:
-                link = _Link(Asked(given[f"lower {name}"], given[f"upper {name}"], True), sd[name])
-                values[name] = link.value(found[name])
-                further = further + link.log_slope(found[name]).sum(-1)
-
-            volumes: Rows | None = None if penalty else {}
-            after, implied = scm.complete_rows(values, noise, names=self.names, reduced=reduced, volumes=volumes)
-            for volume in (volumes or {}).values():
-                further = further + volume
-            for name, each in asked.items() if penalty else ():
-                ends = Asked(given[f"lower {name}"], given[f"upper {name}"], each.interval)
-                further = further - (penalty or 0.0) * (ends.missed(after[name]) / sd[name]).square().sum(-1)
-            charged = [found[name] if name in self.free else implied[name] for name in carriers]
-
-            return beside(charged, v[:, :0]), further
 
         with torch.no_grad():
-            given = {f"noise of {name}": u[name] for name in self.names if name not in carriers}
+            given = {f"noise of {name}": u[name] for name in self.names if name not in self.free}
             given |= {f"value of {name}": x[name] for name in fixed}
             given |= {f"value of {name}": asked[name].lower for name in self.pinned}
-            given |= {f"reduced {name}": scm.mechanisms[name].reduce(asked[name].lower) for name in self.pinned}
-            given |= {f"lower {name}": each.lower for name, each in asked.items()}
-            given |= {f"upper {name}": each.upper for name, each in asked.items()}
-            places = [links[name].coordinate(start_x[name]) for name in self.inside]
+            for name, each in asked.items():
+                given |= {f"lower {name}": each.lower, f"upper {name}": each.upper}
+            for name in (*self.pinned, *self.inside):
+                given |= {f"reduced lower {name}": scm.mechanisms[name].reduce(asked[name].finite().lower)}
+            for name in self.inside:
+                given |= {f"reduced upper {name}": scm.mechanisms[name].reduce(asked[name].finite().upper)}
+                given |= {f"rising {name}": self._rising(name, x, asked[name])}
+
+        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+            world = self._walk(v, given)
+
+            return beside([world.u[name] for name in carriers], v[:, :0]), world.further
 
         rest = beside([u[name] for name in carriers], empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
         spread = [torch.full_like(u[name][0], (2 * self.distance.weight(name)) ** -0.5) for name in self.free]
-        spread += [torch.ones_like(x[name][0]) for name in self.inside]
+        spread += [torch.ones_like(u[name][0]) for name in self.inside]
+        start = [*(mode[name] for name in self.free), *(torch.zeros_like(u[name]) for name in self.inside)]
 
         return Target(
-            rest=rest,
-            start=beside([*(start_u[name] for name in self.free), *places], empty),
-            spread=torch.cat([empty[0], *spread]),
-            given=given,
-            law=law,
-            cost=Cost(terms, rest),
+            rest, beside(start, empty).double(), torch.cat([empty[0], *spread]).double(), given, law, Cost(terms, rest)
         )
+
+    def _rising(self, name: str, x: Rows, asked: Asked) -> Tensor:
+        """Whether the value rises with the noise, with shape `(rows, 1)`."""
+        scm = self.scm
+        end = asked.finite().lower
+        inward = torch.where(asked.lower.isfinite(), STRIDE, -STRIDE) * scm.spread(name)
+        parents = beside([x[parent] for parent in scm.graph.parents(name)], end[:, :0])
+        noises = [scm.mechanisms[name].abduct(spot, parents) for spot in (end, end + inward)]
+
+        return (noises[1] - noises[0]) * inward >= 0
+
+    def _walk(self, v: Tensor, given: Mapping[str, Tensor]) -> "_World":
+        """Completes the antecedent and its causes from the free coordinates, `(rows, free)`."""
+        scm, penalty = self.scm, self.sampler.penalty
+        sizes = [scm.mechanisms[name].noise_dim for name in self.free] + [1] * len(self.inside)
+        found = dict(zip((*self.free, *self.inside), v.split(sizes, dim=-1), strict=True)) if sizes else {}
+        values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
+        held = [name for name in self.names if name not in (*self.free, *self.pinned, *self.inside)]
+        noise = {name: given[f"noise of {name}"] for name in held}
+        noise |= {name: found[name] for name in self.free if name in self.names}
+        reduced = {name: given[f"reduced lower {name}"] for name in self.pinned}
+        volumes: Rows | None = None if penalty else {}
+        further = v.new_zeros(len(v))
+
+        for name in self.inside:
+            # What lies upstream first: the ends of the noise depend on it.
+            causes = [each for each in self.names if each in scm.graph.ancestors(name)]
+            x, u = scm.complete_rows(values, noise, names=causes, reduced=reduced, volumes=volumes)
+            values, noise = values | x, noise | u
+            noise[name], more = self._inside(name, found[name], values, given)
+            further = further + more
+
+        x, u = scm.complete_rows(values, noise, names=self.names, reduced=reduced, volumes=volumes)
+        for volume in (volumes or {}).values():
+            further = further + volume
+        for name in self.asked if penalty else ():
+            ends = Asked(given[f"lower {name}"], given[f"upper {name}"], self.asked[name].interval)
+            further = further - (penalty or 0.0) * (ends.missed(x[name]) / scm.spread(name)).square().sum(-1)
+
+        return _World(x, u | {name: found[name] for name in self.free}, further)
+
+    def _inside(self, name: str, w: Tensor, x: Rows, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The noise of a variable inside its interval, from a normal variable, and what that adds to the density.
+
+        The noise is normal around the factual one, between the noises of the ends of the interval. With squared
+        distances that is its density, so that what is added is the mass between the ends.
+        """
+        mechanism, rest = self.scm.mechanisms[name], given[f"noise of {name}"]
+        parents = beside([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
+        width = (2 * (self.distance.weight(name) or 1.0)) ** -0.5
+        rising = given[f"rising {name}"]
+        ends = []
+        for end, outside in (("lower", -torch.inf), ("upper", torch.inf)):
+            finite = given[f"{end} {name}"].isfinite()
+            noise = (mechanism.abduct_reduced(given[f"reduced {end} {name}"], parents) - rest) / width
+            ends.append(torch.where(finite, noise, torch.where(rising, outside, -outside)))
+        moved, log_mass = truncated(w, torch.minimum(*ends), torch.maximum(*ends))
+        added = log_mass - 0.5 * w.square() + 0.5 * moved.square()
+
+        return rest + width * moved, added.sum(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Link:
-    """The way from a free coordinate to a value inside an interval; both have shape `(rows, 1)`."""
+class _World:
+    """Values and noise of the antecedent and its causes, and what the density has beside the cost."""
 
-    asked: Asked
-    sd: Tensor
-
-    def repeat(self, count: int) -> "_Link":
-        return _Link(self.asked.repeat(count), self.sd)
-
-    def value(self, w: Tensor) -> Tensor:
-        lower, upper = self.asked.lower, self.asked.upper
-        between = lower + (upper - lower) * w.sigmoid()
-        above, below = lower + self.sd * w.exp(), upper - self.sd * w.exp()
-
-        return self._choose(between, above, below)
-
-    def log_slope(self, w: Tensor) -> Tensor:
-        """The logarithm of the slope of the value, up to a constant."""
-        logistic = torch.nn.functional.logsigmoid(w) + torch.nn.functional.logsigmoid(-w)
-
-        return self._choose(logistic, w, w)
-
-    def coordinate(self, x: Tensor) -> Tensor:
-        """The coordinate of a value, or of one a little inside."""
-        lower, upper = self.asked.lower, self.asked.upper
-        share = ((x - lower) / (upper - lower)).clamp(INSIDE, 1 - INSIDE)
-        above, below = ((x - lower) / self.sd).clamp_min(INSIDE).log(), ((upper - x) / self.sd).clamp_min(INSIDE).log()
-
-        return self._choose(share.logit(), above, below)
-
-    def _choose(self, between: Tensor, above: Tensor, below: Tensor) -> Tensor:
-        """Between two ends, above a lower one alone, or below an upper one alone."""
-        return torch.where(self.asked.upper.isinf(), above, torch.where(self.asked.lower.isinf(), below, between))
+    x: Rows
+    u: Rows
+    further: Tensor
 
 
 def _held(question: Question) -> list[Tensor]:

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-# A size above this multiple of the draws says no more than that they are far from repeating each other.
+# Shorter chains cannot be judged.
 SHORTEST = 4
 
 
@@ -69,8 +69,9 @@ def effective_size(draws: Tensor) -> Tensor:
     time = time + pairs[:, 0].gather(0, alive.sum(0, keepdim=True))[0].clamp_min(0.0)
     size = total / time.clamp_min(1 / math.log10(total))
     same = (draws == draws[:1, :1]).flatten(0, 1).all(0)
+    known = draws.isfinite().flatten(0, 1).all(0)
 
-    return torch.where(same, float(total), size)
+    return torch.where(known, torch.where(same, float(total), size), torch.nan)
 
 
 def _halves(draws: Tensor) -> Tensor:

@@ -33,19 +33,20 @@ BLOCK = 6
 # Draws are promised to be worth this part of their number, and a row walks on until they are worth that one and R-hat
 # exceeds 1 by no more than this, or than this many times one over the length of a chain.
 PROMISED, WORTH, AGREEING, CHANCE = 0.8, 0.85, 0.01, 3.0
-SHORTEST_CHAIN = 8
+SHORTEST_CHAIN, LONGEST_CHAIN, STILL = 8, 250, 0.1
 # How the peak is found: the most steps, their lengths, the longest step in widths, and the part of the width over which
 # curvature is taken; coordinates beyond so many are not looked at together.
 CLIMB, LENGTHS, FARTHEST, WIDTH, MOST_COORDINATES = 8, (1.0, 0.5, 0.25, 0.06), 3.0, 0.5, 64
-# Along a direction the density is at most so many times as wide, or as narrow, as first thought.
-WIDEST, NARROWEST = 20.0, 1e-4
+# Along a direction the density is at most so many times as wide, or as narrow, as first thought; and a chain does not
+# start where its logarithm lies this far below the peak, for each coordinate.
+WIDEST, NARROWEST, LOW = 4.0, 1e-4, 10.0
 
 
 class Hamiltonian(Sampler):
     """Creates the default sampler.
 
     Args:
-        chains: The number of chains of each row.
+        chains: The number of chains of each row; where samples are many there are more, so that none is long.
         warmup: The number of proposals of each chain while the steps are adapted; these are not returned.
         thinning: A row may walk on until at most every so many-th draw is kept.
 
@@ -62,12 +63,12 @@ class Hamiltonian(Sampler):
         self.solver = Exact()
 
     def sample(self, target: Target, samples: int, streams: Streams, told: Callable[[], None]) -> Draws:
-        length = self._length(samples)
+        count, length = self._shape(samples)
         if not target.free:
             one = torch.ones(target.rows, dtype=target.start.dtype, device=target.start.device)
             return Draws(target.start.expand(samples, -1, -1), one, samples * one, one, one.bool())
 
-        chains = _Chains(target, streams, self.chains)
+        chains = _Chains(target, streams, count)
         for step in range(self.warmup):
             chains.propose(step)
             if (step + 1) % BLOCK == 0:
@@ -77,9 +78,9 @@ class Hamiltonian(Sampler):
         chains.forget()
         kept = chains.walk(self.warmup, length, told)
         self._thin(chains, kept)
-        size = kept.effective() * samples / (self.chains * length)
+        size = kept.effective() * samples / (count * length)
         # Chain by chain, and of each chain as many, evenly.
-        each = torch.linspace(0, length - 1, -(-samples // self.chains)).round().long()
+        each = torch.linspace(0, length - 1, -(-samples // count)).round().long()
         v = kept.v[:, each].flatten(0, 1)[:samples]
 
         disagreement = kept.r_hat()
@@ -88,10 +89,13 @@ class Hamiltonian(Sampler):
         return Draws(v, disagreement, size, chains.acceptance, trusted)
 
     def rounds(self, samples: int) -> int:
-        return self.warmup + self._length(samples)
+        return self.warmup + self._shape(samples)[1]
 
-    def _length(self, samples: int) -> int:
-        return max(SHORTEST_CHAIN, -(-samples // self.chains))
+    def _shape(self, samples: int) -> tuple[int, int]:
+        """The number of chains of a row, and their length."""
+        count = max(self.chains, samples // LONGEST_CHAIN)
+
+        return count, max(SHORTEST_CHAIN, -(-samples // count))
 
     def _thin(self, chains: "_Chains", kept: "_Kept") -> None:
         """Lets rows whose draws hang together walk on, twice as far each time, and keeps fewer of their draws."""
@@ -99,7 +103,8 @@ class Hamiltonian(Sampler):
         every = torch.arange(kept.v.shape[2], device=kept.v.device)
         rows, raw = every, kept
         while 2 * thin <= self.thinning:
-            low = (~raw.thinned(thin).good()).nonzero().squeeze(-1)
+            # A chain that stands still gets nowhere by walking on.
+            low = (~raw.thinned(thin).good() & (chains.acceptance > STILL)).nonzero().squeeze(-1)
             if not len(low):
                 return
             part = chains.select(low)
@@ -161,8 +166,12 @@ class _Chains:
         start = self.streams.normal(target.free, "start")
         self.z = start
         self.log_prob, self.slope = self._look(start)
-        # A chain that starts where there is no density starts at the peak.
-        self._place(~self.log_prob.isfinite(), torch.zeros_like(start))
+        # A chain that would start where there is next to no density starts at the peak.
+        peak, pull = self._look(torch.zeros_like(start))
+        strayed = ~(self.log_prob > peak - LOW * target.free)
+        self.z = torch.where(strayed.unsqueeze(-1), 0.0, self.z)
+        self.log_prob = torch.where(strayed, peak, self.log_prob)
+        self.slope = torch.where(strayed.unsqueeze(-1), pull, self.slope)
 
     def select(self, rows: Tensor) -> "_Chains":
         """Takes the chains of the given rows."""
@@ -266,14 +275,6 @@ class _Chains:
 
     def _coordinates(self, z: Tensor, rows: Tensor) -> Tensor:
         return self.centre[rows] + (self.axes[rows] @ z.unsqueeze(-1)).squeeze(-1)
-
-    def _place(self, chains: Tensor, z: Tensor) -> None:
-        """Puts the chains of a mask elsewhere."""
-        if chains.any():
-            log_prob, slope = self._look(z)
-            self.z = torch.where(chains.unsqueeze(-1), z, self.z)
-            self.log_prob = torch.where(chains, log_prob, self.log_prob)
-            self.slope = torch.where(chains.unsqueeze(-1), slope, self.slope)
 
 
 def _whiten(target: Target) -> tuple[Tensor, Tensor]:

@@ -29,8 +29,8 @@ class Target:
 
     Args:
         rest: The noises that cost nothing, with shape `(rows, noises)`.
-        start: Where to start, with shape `(rows, free)`.
-        spread: How wide the density may be along each coordinate, with shape `(free,)`: a first guess.
+        start: Where to start, in float64 with shape `(rows, free)`.
+        spread: How wide the density may be along each coordinate, in float64 with shape `(free,)`: a first guess.
         given: What else the law needs, each with shape `(rows, ...)`.
         law: What the free coordinates lead to.
         cost: What moving costs.
@@ -68,11 +68,11 @@ class Target:
     def gradient(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the logarithm of the density, `(rows,)`, and its derivatives, `(rows, free)`."""
         with torch.enable_grad():
-            v = v.detach().requires_grad_()
+            v = v.detach().to(self.rest).requires_grad_()
             log_prob = self.log_prob(v)
             slope = torch.autograd.grad(log_prob.sum(), v, materialize_grads=True)[0]
 
-        return log_prob.detach(), slope
+        return log_prob.detach().double(), slope.double()
 
 
 def agree(r_hat: Tensor, length: int) -> Tensor:

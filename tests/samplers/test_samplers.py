@@ -1,0 +1,133 @@
+"""The contract of samplers, and draws against closed forms and quadrature."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import deepbc as bc
+from deepbc.samplers.target import Target
+from deepbc.samplers.truncated import truncated
+from deepbc.solvers.problem import Cost, Term
+from deepbc.streams import Streams
+
+SAMPLERS = [bc.Hamiltonian(), bc.Hamiltonian(chains=2, warmup=12), bc.Langevin(step=0.02, steps=300)]
+
+
+def target(law, rest: torch.Tensor, given=None) -> Target:
+    """A density without a law of its own but for what is added to the squared distance."""
+    free = rest.shape[-1]
+    spread = torch.full((free,), 0.5**0.5, dtype=torch.float64)
+
+    return Target(rest, rest, spread, given or {}, law, Cost([Term(bc.Squared(), 1.0, free)], rest))
+
+
+def draw(sampler, of: Target, samples: int, seed: int = 0):
+    return sampler.sample(of, samples, Streams.of(seed, [of.rest]), lambda: None)
+
+
+def normal_target(rows: int, free: int) -> tuple[Target, torch.Tensor, torch.Tensor]:
+    """Correlated normal densities, with their means and covariances."""
+    stream = torch.Generator().manual_seed(free)
+    root = torch.randn(rows, free, free, generator=stream, dtype=torch.float64)
+    precision = root @ root.mT
+    rest = torch.randn(rows, free, generator=stream, dtype=torch.float64)
+    of = target(lambda v, given: (v, -(v.unsqueeze(-2) @ given["p"] @ v.unsqueeze(-1)).flatten()), rest, {"p": precision})
+    covariance = torch.linalg.inv(2 * (precision + torch.eye(free, dtype=torch.float64)))
+
+    return of, (covariance @ (2 * rest).unsqueeze(-1)).squeeze(-1), covariance
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_contract(sampler):
+    of, mean, covariance = normal_target(5, 2)
+    draws = draw(sampler, of, 50)
+    assert draws.v.shape == (50, 5, 2)
+    for each in (draws.r_hat, draws.effective, draws.acceptance, draws.trusted):
+        assert each.shape == (5,)
+    assert torch.equal(draw(sampler, of, 50).v, draws.v)
+    assert not torch.equal(draw(sampler, of, 50, seed=1).v, draws.v)
+    alone = sampler.sample(of.select(torch.tensor([3])), 50, Streams.of(0, [of.rest[3:4]]), lambda: None)
+    assert torch.allclose(alone.v[:, 0], draws.v[:, 3], rtol=0, atol=1e-9)
+    assert ((draws.v.mean(0) - mean).abs() < 6 * (covariance.diagonal(dim1=-2, dim2=-1) / 30).sqrt()).all()
+
+
+@pytest.mark.parametrize("free", [1, 3, 8])
+def test_hamiltonian_draws_of_normal_densities(free):
+    of, mean, covariance = normal_target(100, free)
+    draws = draw(bc.Hamiltonian(), of, 1000)
+    sd = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    off = (draws.v.mean(0) - mean) / sd * 1000**0.5
+    assert off.square().mean() < 1.1
+    centred = (draws.v - mean) / sd
+    products = (centred.unsqueeze(-1) * centred.unsqueeze(-2)).mean(0)
+    assert (products - covariance / sd.unsqueeze(-1) / sd.unsqueeze(-2)).abs().mean() < 0.046
+    assert (draws.v.std(0) / sd).mean() == pytest.approx(1, abs=0.01)
+    assert draws.trusted.all()
+    assert draws.effective.min() > 800
+    assert (draws.r_hat < 1.02).double().mean() >= 0.99
+
+
+ODD_DENSITIES = {
+    "skewed": lambda v: 3 * v - (2 * v).exp(),
+    "wide tails": lambda v: 0.99 * v.square() - 3 * v.square().log1p() - 2 * v.abs(),
+    "two valleys": lambda v: -2 * (v.square() - 0.5).square() + v.square(),
+    "steep": lambda v: -400 * (v - 0.3).square(),
+    "wall": lambda v: torch.where(v > 0, 2 * v.clamp_min(1e-300).log(), -torch.inf),
+}
+
+
+@pytest.mark.parametrize("name", ODD_DENSITIES)
+def test_hamiltonian_draws_of_other_densities(name):
+    added = ODD_DENSITIES[name]
+    rest = torch.linspace(0.1, 1, 40, dtype=torch.float64)[:, None]
+    draws = draw(bc.Hamiltonian(), target(lambda v, given: (v, added(v[:, 0])), rest), 400)
+    assert draws.trusted.all()
+
+    grid = torch.linspace(-8, 8, 160_001, dtype=torch.float64)
+    log_density = added(grid) - (grid - rest).square()
+    density = (log_density - log_density.amax(-1, keepdim=True)).exp()
+    below = ((density.cumsum(-1) - density / 2) / density.sum(-1, keepdim=True)).numpy()
+    rejected = [
+        stats.kstest(draws.v[:, row, 0], lambda q, row=row: np.interp(q, grid, below[row])).pvalue < 0.05
+        for row in range(len(rest))
+    ]
+    assert np.mean(rejected) < 0.2
+
+
+def test_chains_that_do_not_agree_are_not_trusted():
+    far = target(lambda v, given: (v, 3 * (v[:, 0] - 6).square().neg().exp().log1p() * 300), torch.zeros(3, 1).double())
+    draws = draw(bc.Hamiltonian(thinning=1, warmup=0), far, 40)
+    nowhere = target(lambda v, given: (v, torch.full_like(v[:, 0], torch.nan) * v[:, 0]), torch.zeros(3, 1).double())
+    assert draws.v.isfinite().all()
+    lost = draw(bc.Hamiltonian(), nowhere, 40)
+    assert not lost.trusted.any()
+
+
+def test_langevin_at_the_papers_setting_hardly_moves():
+    of, _, covariance = normal_target(4, 1)
+    draws = draw(bc.Langevin(), of, 100)
+    assert (draws.v.std(0) < 0.5 * covariance[:, 0].sqrt()).all()
+    assert not draws.trusted.any()
+
+
+def test_langevin_that_diverges_says_so():
+    of, _, _ = normal_target(3, 2)
+    draws = draw(bc.Langevin(step=5.0, steps=200), of, 20)
+    assert draws.v.isnan().any()
+    assert not draws.trusted.any()
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(-1.0, 0.5), (2.0, 9.0), (12.0, np.inf), (-np.inf, -25.0), (-np.inf, 1.0), (3.0, 3.001)]
+)
+def test_truncated_normal(lower, upper):
+    w = torch.linspace(-3, 3, 31, dtype=torch.float64)
+    ends = (torch.full_like(w, end) for end in (lower, upper))
+    found, log_mass = truncated(w, *ends)
+    truth = stats.truncnorm(lower, upper).ppf(stats.norm.cdf(w))
+    assert np.allclose(found, truth, rtol=1e-9, atol=0)
+    assert ((found >= lower) & (found <= upper)).all()
+    sign = -1 if lower > 0 else 1
+    low, high = sorted([sign * lower, sign * upper])
+    assert log_mass[0].item() == pytest.approx(np.log(stats.norm.cdf(high) - stats.norm.cdf(low)), rel=1e-9)
