@@ -35,6 +35,7 @@ bench: $(READY)  ## Speed, as ratios in one run.
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/fit.py
 	$(BIN)/python benchmarks/mode.py
+	$(BIN)/python benchmarks/samples.py
 
 clean:
 	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

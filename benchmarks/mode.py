@@ -9,13 +9,11 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import torch
-from rows import NAMES, tables
+from rows import Queries, draw_queries, peak, seconds, tables
 
 import deepbc as bc
 from deepbc.recipes import morphomnist
@@ -28,47 +26,17 @@ ROUNDS = 3
 ONCE = ("Linearized", 100_000)
 
 
-@dataclass(frozen=True)
-class Queries:
-    """Factual rows, and for each the intensity to ask for."""
-
-    factual: dict[str, torch.Tensor]
-    antecedent: dict[str, torch.Tensor]
-
-    @classmethod
-    def draw(cls, test: pd.DataFrame, count: int) -> "Queries":
-        """Draws without repeating a row as long as there are rows, then with."""
-        stream = torch.Generator().manual_seed(0)
-        table = torch.tensor(test[NAMES].to_numpy())
-        if count <= len(table):
-            rows, others = (torch.randperm(len(table), generator=stream)[:count] for _ in range(2))
-        else:
-            rows, others = (torch.randint(len(table), (count,), generator=stream) for _ in range(2))
-        factual = {name: table[rows, k] for k, name in enumerate(NAMES)}
-
-        return cls(factual, {"intensity": table[others, 1]})
-
-    def ask(self, scm: bc.SCM, solver: bc.Solver) -> bc.Counterfactual:
-        return bc.backtrack(scm, self.factual, self.antecedent, solver=solver)
-
-
-def seconds(call) -> tuple[float, object]:
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
 def race(scm: bc.SCM, queries: Queries, count: int) -> dict[str, float]:
     """Runs the solvers in turn, prints a line for each, and returns the least time of each."""
     times = {name: [] for name in ("forward", *SOLVERS)}
     answers = {}
-    noise = scm.abduct(queries.factual)
+    noise = scm.abduct(queries[0])
     for turn in range(ROUNDS):
         times["forward"].append(seconds(lambda: scm.predict(noise))[0])
         for name, solver in SOLVERS.items():
             if (name, count) == ONCE and turn:
                 continue
-            spent, answers[name] = seconds(lambda solver=solver: queries.ask(scm, solver))
+            spent, answers[name] = seconds(lambda solver=solver: bc.backtrack(scm, *queries, solver=solver))
             times[name].append(spent)
 
     best = {name: min(each) for name, each in times.items()}
@@ -91,14 +59,8 @@ def memory(model: Path, test: Path, count: int) -> float:
 
 def measure_memory(model: Path, test: Path, count: int) -> None:
     imported = peak()
-    Queries.draw(pd.read_csv(test), count).ask(bc.SCM.load(model), bc.Exact())
+    bc.backtrack(bc.SCM.load(model), *draw_queries(pd.read_csv(test), count))
     print(peak() - imported)
-
-
-def peak() -> float:
-    """The peak memory of this process in MB; `getrusage` would begin with that of the process that started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def main(rows: int | None) -> None:
@@ -108,10 +70,10 @@ def main(rows: int | None) -> None:
     for title, bounds in (("bounds (64, 255)", {"intensity": (64, 255)}), ("no bounds", {})):
         scm = bc.SCM(morphomnist.truth().graph, bounds=bounds)
         scm.fit(train, seed=0)
-        Queries.draw(test, 100).ask(scm, bc.Exact())
+        bc.backtrack(scm, *draw_queries(test, 100))
 
         print(f"\n{title}\n  solver             queries   queries/s    forwards  > 1e-6 sd  > 1e-2 sd  largest (sd)")
-        best = {count: race(scm, Queries.draw(test, count), count) for count in SIZES}
+        best = {count: race(scm, draw_queries(test, count), count) for count in SIZES}
         for count in (1_000, 10_000):
             ratio = best[count]["Linearized"] / best[count]["Exact"]
             print(f"  Linearized takes {ratio:.1f} times as long as Exact at {count:,} queries")

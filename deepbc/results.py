@@ -163,7 +163,7 @@ class Counterfactual:
         before = {name: each.reshape(rows, math.prod(each.shape[len(queries) :])) for name, each in self._before()}
         caption = f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}"
         if self.diagnostics:
-            after = {name: each.flatten(1).reshape(self.batch[0], *before[name].shape) for name, each in self._after()}
+            after = {name: each.reshape(self.batch[0], *before[name].shape) for name, each in self._after()}
             return plot_samples(before, after, tuple(self.antecedent), f"{self.batch[0]:,} samples, {caption}", path)
 
         after = {name: each.reshape(before[name].shape) for name, each in self._after()}

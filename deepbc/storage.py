@@ -25,7 +25,8 @@ from torch import Tensor
 
 from deepbc.errors import StorageError
 
-FORMAT = 1
+# Format 1 had networks of other units.
+FORMAT = 2
 TRIES = 50
 MANIFEST, WEIGHTS = "manifest.json", "weights.safetensors"
 
@@ -119,9 +120,10 @@ def _manifest(folder: Path, kind: str) -> dict[str, Any]:
 
     if not isinstance(manifest, dict) or not {"format", "kind", "content", "checksums"} <= manifest.keys():
         raise StorageError(f"{folder / MANIFEST}: is not a deepbc manifest.")
-    if type(manifest["format"]) is not int or not 1 <= manifest["format"] <= FORMAT:
+    if type(manifest["format"]) is not int or manifest["format"] != FORMAT:
         raise StorageError(
-            f"{folder}: has format {manifest['format']!r}, this deepbc reads 1 to {FORMAT}. Update deepbc."
+            f"{folder}: has format {manifest['format']!r}, this deepbc reads {FORMAT}. Update deepbc if it is older "
+            f"than the folder; fit again if it is newer."
         )
     if manifest["kind"] != kind:
         raise StorageError(f"{folder}: expected a {kind}, got a {manifest['kind']!r}.")

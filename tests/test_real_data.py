@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from arviz_stats.base import array_stats
 from scipy import stats
 
 import deepbc as bc
@@ -36,6 +37,7 @@ def test_flows_of_morphomnist_come_near_the_true_equations(morphomnist_tables, b
         assert np.allclose(again[name], test[name], rtol=1e-9, atol=0)
     assert torch.isfinite(scm.log_prob(scm.sample(10_000, seed=0).values)).all()
     check_modes(scm, test, 0.01 if bounds else 0.02)
+    check_samples(scm, test)
 
 
 def check_modes(scm, test, largest_difference):
@@ -55,6 +57,47 @@ def check_modes(scm, test, largest_difference):
     missed = linear.error > 1e-2
     assert missed.any()
     assert (linear.status[missed.numpy()] == "not converged").all()
+
+
+def check_samples(scm, test):
+    """Draws 400 samples of 200 queries, and compares with quadrature; the paper's own are too narrow, and say so."""
+    rows, others = (np.random.default_rng(seed).permutation(len(test))[:200] for seed in (1, 2))
+    factual, asked = test.iloc[rows], {"intensity": test["intensity"].to_numpy()[others]}
+    grid, below, sd = quadrature(scm, factual, asked["intensity"])
+
+    cf = bc.backtrack_samples(scm, factual, asked, samples=400, seed=0)
+
+    assert (cf.status == "converged").all()
+    assert cf.error.max() < 1e-6
+    u = cf.noise["thickness"].numpy()
+    sizes = [array_stats.ess(u[:, k].reshape(4, 100), chain_axis=0, draw_axis=1) for k in range(200)]
+    assert min(sizes) >= 300
+    rejected = [stats.kstest(u[:, k], lambda q, k=k: np.interp(q, grid, below[k])).pvalue < 0.05 for k in range(200)]
+    assert np.mean(rejected) <= 0.08
+    assert (u.std(0) / sd).mean() == pytest.approx(1, abs=0.02)
+
+    few = {name: each[:20] for name, each in asked.items()}
+    rough = bc.backtrack_samples(scm, factual.iloc[:20], few, samples=40, seed=0, sampler=bc.Langevin())
+    assert (rough.status == "not converged").all()
+    assert (rough.noise["thickness"].std(0).numpy() / sd[:20]).mean() < 0.35
+
+
+@torch.no_grad()
+def quadrature(scm, factual, intensity):
+    """The density of the noise of thickness: a grid, the chance to lie below each point, and standard deviations."""
+    u = scm.abduct(factual)
+    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    t = scm.mechanisms["thickness"].predict(grid[:, None], grid[:, None][:, :0]).repeat(len(factual), 1)
+    x = torch.tensor(intensity).repeat_interleave(len(grid))[:, None]
+    law = scm.mechanisms["intensity"]
+    shape = len(factual), len(grid)
+    cost = (grid - u["thickness"][:, None]).square()
+    cost = cost + (law.abduct(x, t).reshape(shape) - u["intensity"][:, None]).square()
+    density = torch.softmax(law.log_volume(x, t).reshape(shape) - cost, dim=-1)
+    mean = (density * grid).sum(-1, keepdim=True)
+    sd = (density * (grid - mean).square()).sum(-1).sqrt()
+
+    return grid.numpy(), (density.cumsum(-1) - density / 2).numpy(), sd.numpy()
 
 
 @torch.no_grad()

@@ -186,17 +186,17 @@ def test_unfitted_model_cannot_be_saved(tmp_path):
         (lambda f: (f / MANIFEST).write_text("[1, 2]"), "not a deepbc manifest"),
         (lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace("300.0", "301.0")), "checksum"),
         (
-            lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace('"format": 1', '"format": 2')),
+            lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace('"format": 2', '"format": 3')),
             "Update deepbc",
         ),
         *(
             (
                 lambda f, came=came: (f / MANIFEST).write_text(
-                    (f / MANIFEST).read_text().replace('"format": 1', f'"format": {came}')
+                    (f / MANIFEST).read_text().replace('"format": 2', f'"format": {came}')
                 ),
-                "this deepbc reads 1 to 1",
+                "this deepbc reads 2",
             )
-            for came in ("-3", "true", "1.0")
+            for came in ("-3", "true", "1", "2.0")
         ),
         (lambda f: (f / MANIFEST).write_text("[" * 100_000), "is not JSON"),
         (lambda f: (f / MANIFEST).write_text((f / MANIFEST).read_text().replace("pair", r"\ud800")), "is not JSON"),

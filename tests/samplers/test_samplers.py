@@ -32,7 +32,9 @@ def normal_target(rows: int, free: int) -> tuple[Target, torch.Tensor, torch.Ten
     root = torch.randn(rows, free, free, generator=stream, dtype=torch.float64)
     precision = root @ root.mT
     rest = torch.randn(rows, free, generator=stream, dtype=torch.float64)
-    of = target(lambda v, given: (v, -(v.unsqueeze(-2) @ given["p"] @ v.unsqueeze(-1)).flatten()), rest, {"p": precision})
+    of = target(
+        lambda v, given: (v, -(v.unsqueeze(-2) @ given["p"] @ v.unsqueeze(-1)).flatten()), rest, {"p": precision}
+    )
     covariance = torch.linalg.inv(2 * (precision + torch.eye(free, dtype=torch.float64)))
 
     return of, (covariance @ (2 * rest).unsqueeze(-1)).squeeze(-1), covariance
