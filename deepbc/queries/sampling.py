@@ -254,8 +254,16 @@ class _Plan:
         spread += [torch.ones_like(u[name][0]) for name in self.inside]
         start = [*(mode[name] for name in self.free), *(torch.zeros_like(u[name]) for name in self.inside)]
 
+        middle = [*(u[name] for name in self.free), *(torch.zeros_like(u[name]) for name in self.inside)]
+
         return Target(
-            rest, beside(start, empty).double(), torch.cat([empty[0], *spread]).double(), given, law, Cost(terms, rest)
+            rest=rest,
+            start=beside(start, empty).double(),
+            middle=beside(middle, empty).double(),
+            spread=torch.cat([empty[0], *spread]).double(),
+            given=given,
+            law=law,
+            cost=Cost(terms, rest),
         )
 
     def _rising(self, name: str, x: Rows, asked: Asked) -> Tensor:

@@ -30,7 +30,8 @@ class Target:
     Args:
         rest: The noises that cost nothing, with shape `(rows, noises)`.
         start: Where to start, in float64 with shape `(rows, free)`.
-        spread: How wide the density may be along each coordinate, in float64 with shape `(free,)`: a first guess.
+        middle: Where the density would peak if the law did not matter, in float64 with shape `(rows, free)`.
+        spread: How wide it would be along each coordinate, in float64 with shape `(free,)`.
         given: What else the law needs, each with shape `(rows, ...)`.
         law: What the free coordinates lead to.
         cost: What moving costs.
@@ -38,6 +39,7 @@ class Target:
 
     rest: Tensor
     start: Tensor
+    middle: Tensor
     spread: Tensor
     given: Mapping[str, Tensor]
     law: Law
@@ -57,10 +59,10 @@ class Target:
         """Takes the given rows."""
         given = {name: each[rows] for name, each in self.given.items()}
 
-        return replace(self, rest=self.rest[rows], start=self.start[rows], given=given)
+        return replace(self, rest=self.rest[rows], start=self.start[rows], middle=self.middle[rows], given=given)
 
     def log_prob(self, v: Tensor) -> Tensor:
-        """Computes the logarithm of the density, with shape `(rows,)`."""
+        """Computes the logarithm of the density, with shape `(rows,)`, from coordinates of the type of the noises."""
         noises, further = self.law(v, self.given)
 
         return further - self.cost.value(noises, self.rest)

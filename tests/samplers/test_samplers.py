@@ -19,7 +19,7 @@ def target(law, rest: torch.Tensor, given=None) -> Target:
     free = rest.shape[-1]
     spread = torch.full((free,), 0.5**0.5, dtype=torch.float64)
 
-    return Target(rest, rest, spread, given or {}, law, Cost([Term(bc.Squared(), 1.0, free)], rest))
+    return Target(rest, rest, rest, spread, given or {}, law, Cost([Term(bc.Squared(), 1.0, free)], rest))
 
 
 def draw(sampler, of: Target, samples: int, seed: int = 0):
