@@ -2,10 +2,10 @@ r"""Hamiltonian Monte Carlo: all chains of all rows at once, in coordinates in w
 
 A row's density is centred at its peak and scaled by its curvature over about its own width, so that one length of path
 suits all directions and all rows: a little more than a quarter of the period of a round density, which makes draws
-nearly independent. What remains to be adapted is the number of leapfrog steps on that path. Draws of a row that are not
-yet independent enough are thinned, and the row walks on. A rough density, on which such paths seldom end well, is also
-cut by slices: ellipses through where a chain stands, around the middle of the density without its law, on which a place
-is found by halving. They need no slopes, and fit narrow places as well as wide ones.
+nearly independent. What remains to be adapted is the number of leapfrog steps on that path. Where draws of a row hang
+together, each of them walks on as a chain of its own, all at once. A rough density, on which such paths seldom end
+well, is also cut by slices: ellipses through where a chain stands, around the middle of the density without its law, on
+which a place is found by halving. They need no slopes, and fit narrow places as well as wide ones.
 
 References:
     MCMC using Hamiltonian dynamics (Neal, 2011).
@@ -30,7 +30,7 @@ from deepbc.streams import Streams
 # The length of a path, where a round density has a period of 2 pi, and by which part it varies.
 PATH, VARIES = 1.9, 0.3
 # The steps on a path: at first, at least, at most; and the share of proposals below and above which they change.
-FIRST_STEPS, LEAST_STEPS, MOST_STEPS = 3, 2, 16
+FIRST_STEPS, LEAST_STEPS, MOST_STEPS = 3, 2, 12
 TOO_FEW, FEW, MANY = 0.6, 0.8, 0.98
 # After so many proposals of a chain the steps are changed.
 BLOCK = 6
@@ -38,8 +38,9 @@ BLOCK = 6
 # exceeds 1 by no more than this, or than this many times one over the length of a chain.
 PROMISED, WORTH, AGREEING, CHANCE = 0.8, 0.85, 0.01, 3.0
 SHORTEST_CHAIN, LONGEST_CHAIN = 8, 250
-# A row of which fewer proposals are taken is rough; and so often a slice is cut smaller at most.
-ROUGH, CUTS = 0.6, 60
+# A row of which fewer proposals are taken is rough; so often a slice is cut smaller at most; and the most steps on the
+# path of a draw that walks on.
+ROUGH, CUTS, ROUGH_STEPS = 0.6, 60, 6
 # How the peak is found: the most steps, their lengths, the longest step in widths, and the part of the width over which
 # curvature is taken; coordinates beyond so many are not looked at together.
 CLIMB, LENGTHS, FARTHEST, WIDTH, MOST_COORDINATES = 8, (1.0, 0.5, 0.25, 0.06), 3.0, 0.5, 64
@@ -54,18 +55,18 @@ class Hamiltonian(Sampler):
     Args:
         chains: The number of chains of each row; where samples are many there are more, so that none is long.
         warmup: The number of proposals of each chain while the steps are adapted; these are not returned.
-        thinning: A row may walk on until at most every so many-th draw is kept.
+        refresh: Draws of a row that hang together walk on, each as a chain of its own, for at most so many proposals.
 
     Example:
         >>> Hamiltonian()
-        Hamiltonian(chains=4, warmup=30, thinning=32)
+        Hamiltonian(chains=4, warmup=30, refresh=64)
     """
 
-    def __init__(self, *, chains: int = 4, warmup: int = 30, thinning: int = 32) -> None:
+    def __init__(self, *, chains: int = 4, warmup: int = 30, refresh: int = 64) -> None:
         check_count(chains, "Hamiltonian chains", least=1)
         check_count(warmup, "Hamiltonian warmup", least=0)
-        check_count(thinning, "Hamiltonian thinning", least=1)
-        self.chains, self.warmup, self.thinning = chains, warmup, thinning
+        check_count(refresh, "Hamiltonian refresh")
+        self.chains, self.warmup, self.refresh = chains, warmup, refresh
         self.solver = Exact()
 
     def sample(self, target: Target, samples: int, streams: Streams, told: Callable[[], None]) -> Draws:
@@ -83,7 +84,7 @@ class Hamiltonian(Sampler):
 
         chains.forget()
         kept = chains.walk(self.warmup, length, told)
-        self._thin(chains, kept)
+        self._refresh(chains, kept)
         size = kept.effective() * samples / (count * length)
         # Chain by chain, and of each chain as many, evenly.
         each = torch.linspace(0, length - 1, -(-samples // count)).round().long()
@@ -103,24 +104,27 @@ class Hamiltonian(Sampler):
 
         return count, max(SHORTEST_CHAIN, -(-samples // count))
 
-    def _thin(self, chains: "_Chains", kept: "_Kept") -> None:
-        """Lets rows whose draws hang together walk on, twice as far each time, and keeps fewer of their draws."""
-        length, thin, begin = kept.v.shape[1], 1, self.warmup + kept.v.shape[1]
-        every = torch.arange(kept.v.shape[2], device=kept.v.device)
-        rows, raw = every, kept
-        while 2 * thin <= self.thinning:
-            low = (~raw.thinned(thin).good()).nonzero().squeeze(-1)
+    def _refresh(self, chains: "_Chains", kept: "_Kept") -> None:
+        """Lets every draw of a row whose draws hang together walk on as a chain of its own, until they do not."""
+        rows, walked = torch.arange(kept.v.shape[2], device=kept.v.device), 0
+        part, drawn, good = chains, kept, kept.good()
+        while walked < self.refresh:
+            low = (~good).nonzero().squeeze(-1)
             if not len(low):
                 return
-            part = chains.select(low)
-            part.rough = torch.ones_like(part.rough)
-            more = part.walk(begin, thin * length, lambda: None)
-            chains, rows, raw = part, rows[low], raw.select(low).join(more)
-            begin, thin = begin + thin * length, 2 * thin
-            kept.put(rows, raw.thinned(thin))
+            rows, drawn = rows[low], drawn.select(low)
+            part = part.select(low) if walked else chains.select(low).spread(drawn)
+            more = max(1, walked)
+            for step in range(walked, walked + more):
+                part.propose(step)
+            walked += more
+            before, drawn = drawn, part.kept(*drawn.v.shape[:2])
+            # Chains that have not yet forgotten where they began may well agree, but not with where they were before.
+            good = drawn.good() & drawn.agrees(before)
+            kept.put(rows, drawn)
 
     def __repr__(self) -> str:
-        return f"Hamiltonian(chains={self.chains}, warmup={self.warmup}, thinning={self.thinning})"
+        return f"Hamiltonian(chains={self.chains}, warmup={self.warmup}, refresh={self.refresh})"
 
 
 class _Kept:
@@ -131,12 +135,6 @@ class _Kept:
 
     def select(self, rows: Tensor) -> "_Kept":
         return _Kept(self.v[:, :, rows], self.log_prob[:, :, rows])
-
-    def join(self, later: "_Kept") -> "_Kept":
-        return _Kept(torch.cat([self.v, later.v], dim=1), torch.cat([self.log_prob, later.log_prob], dim=1))
-
-    def thinned(self, thin: int) -> "_Kept":
-        return _Kept(self.v[:, thin - 1 :: thin], self.log_prob[:, thin - 1 :: thin])
 
     def put(self, rows: Tensor, other: "_Kept") -> None:
         self.v[:, :, rows], self.log_prob[:, :, rows] = other.v, other.log_prob
@@ -152,9 +150,17 @@ class _Kept:
     def good(self) -> Tensor:
         """Which rows need no further draws."""
         chains, length = self.v.shape[:2]
-        limit = 1 + max(AGREEING, CHANCE / length)
 
-        return (self.effective() >= WORTH * chains * length) & (self.r_hat() <= limit)
+        return (self.effective() >= WORTH * chains * length) & (self.r_hat() <= self._limit())
+
+    def agrees(self, other: "_Kept") -> Tensor:
+        """Which rows have the density of other draws."""
+        both = _Kept(torch.cat([self.v, other.v]), torch.cat([self.log_prob, other.log_prob]))
+
+        return both.r_hat() <= self._limit()
+
+    def _limit(self) -> float:
+        return 1 + max(AGREEING, CHANCE / self.v.shape[1])
 
 
 class _Chains:
@@ -193,6 +199,34 @@ class _Chains:
         part._repeat()
 
         return part
+
+    def spread(self, kept: _Kept) -> "_Chains":
+        """Makes a chain of each draw of these rows; they are cut by slices too."""
+        part = self.select(torch.arange(self.target.rows, device=self.centre.device))
+        part.streams = self.streams.split(kept.v.shape[1])
+        part.count = self.count * kept.v.shape[1]
+        part.rough = torch.ones_like(self.rough)
+        part.steps = self.steps.clamp(max=ROUGH_STEPS)
+        part._repeat()
+        v = kept.v.permute(2, 0, 1, 3).flatten(0, 2)
+        part.z = part._round(v, part.every)
+        part.log_prob, part.slope = part._look(part.z)
+
+        return part
+
+    def kept(self, count: int, length: int) -> _Kept:
+        """Where all chains stand, as draws of so many chains of that length."""
+        shape = (self.target.rows, count, length)
+        v = self._coordinates(self.z, self.every).reshape(*shape, -1).permute(1, 2, 0, 3)
+
+        return _Kept(v.clone(), self.log_prob.reshape(shape).permute(1, 2, 0).clone())
+
+    def _round(self, v: Tensor, rows: Tensor) -> Tensor:
+        """The round coordinates of places."""
+        moved = (v - self.centre[rows]).unsqueeze(-1)
+        z: Tensor = torch.linalg.solve(self.axes[rows], moved)
+
+        return z.squeeze(-1)
 
     def _repeat(self) -> None:
         self.every = torch.arange(self.target.rows, device=self.centre.device).repeat_interleave(self.count)
@@ -284,8 +318,7 @@ class _Chains:
             high[live] = torch.where(angle[live] >= 0, angle[live], high[live])
             angle[live] = low[live] + chances[live, cut + 2] * (high[live] - low[live])
 
-        moved = target.middle + found - self.centre[self.every[chains]]
-        self.z[chains] = torch.linalg.solve(self.axes[self.every[chains]], moved.unsqueeze(-1)).squeeze(-1)
+        self.z[chains] = self._round(target.middle + found, self.every[chains])
         self.log_prob[chains], self.slope[chains] = self._look(self.z[chains], chains)
 
     def _path(self, momentum: Tensor, size: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

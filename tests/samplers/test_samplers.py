@@ -99,7 +99,7 @@ def test_hamiltonian_draws_of_other_densities(name):
 
 def test_chains_that_do_not_agree_are_not_trusted():
     far = target(lambda v, given: (v, 3 * (v[:, 0] - 6).square().neg().exp().log1p() * 300), torch.zeros(3, 1).double())
-    draws = draw(bc.Hamiltonian(thinning=1, warmup=0), far, 40)
+    draws = draw(bc.Hamiltonian(refresh=0, warmup=0), far, 40)
     nowhere = target(lambda v, given: (v, torch.full_like(v[:, 0], torch.nan) * v[:, 0]), torch.zeros(3, 1).double())
     assert draws.v.isfinite().all()
     lost = draw(bc.Hamiltonian(), nowhere, 40)
