@@ -348,7 +348,7 @@ def _endings(endings: Endings, sampler: Sampler, drawn: Tensor, trusted: Tensor,
     untrusted = not_converged(
         f"The chains of {sampler!r} do not tell of one density yet, or their samples hang together: `diagnostics` says "
         f"how much.",
-        "Draw more samples, allow more warm-up, or take the sampler Hamiltonian() as it comes.",
+        "Draw more samples, allow more warm-up or refresh, or take the sampler Hamiltonian() as it comes.",
     )
     lost = not_converged(
         f"{sampler!r} diverged: some samples are no numbers, because its steps are too long for these laws.",

@@ -59,10 +59,10 @@ class Hamiltonian(Sampler):
 
     Example:
         >>> Hamiltonian()
-        Hamiltonian(chains=4, warmup=30, refresh=64)
+        Hamiltonian(chains=4, warmup=30, refresh=32)
     """
 
-    def __init__(self, *, chains: int = 4, warmup: int = 30, refresh: int = 64) -> None:
+    def __init__(self, *, chains: int = 4, warmup: int = 30, refresh: int = 32) -> None:
         check_count(chains, "Hamiltonian chains", least=1)
         check_count(warmup, "Hamiltonian warmup", least=0)
         check_count(refresh, "Hamiltonian refresh")
