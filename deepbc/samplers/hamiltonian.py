@@ -24,6 +24,7 @@ from deepbc._checks import check_count
 from deepbc.samplers.base import Sampler
 from deepbc.samplers.chains import effective_size, r_hat
 from deepbc.samplers.target import Draws, Target, agree
+from deepbc.samplers.whitening import whiten
 from deepbc.solvers import Exact
 from deepbc.streams import Streams
 
@@ -41,12 +42,8 @@ SHORTEST_CHAIN, LONGEST_CHAIN = 8, 250
 # A row of which fewer proposals are taken is rough; so often a slice is cut smaller at most; and the most steps on the
 # path of a draw that walks on.
 ROUGH, CUTS, ROUGH_STEPS = 0.6, 60, 6
-# How the peak is found: the most steps, their lengths, the longest step in widths, and the part of the width over which
-# curvature is taken; coordinates beyond so many are not looked at together.
-CLIMB, LENGTHS, FARTHEST, WIDTH, MOST_COORDINATES = 8, (1.0, 0.5, 0.25, 0.06), 3.0, 0.5, 64
-# Along a direction the density is at most so many times as wide, or as narrow, as first thought; and a chain does not
-# start where its logarithm lies this far below the peak, for each coordinate.
-WIDEST, NARROWEST, LOW = 4.0, 1e-4, 10.0
+# A chain does not start where the logarithm of the density lies this far below the peak, for each coordinate.
+LOW = 10.0
 
 
 class Hamiltonian(Sampler):
@@ -168,7 +165,7 @@ class _Chains:
 
     def __init__(self, target: Target, streams: Streams, count: int) -> None:
         self.count = count
-        self.centre, self.axes = _whiten(target)
+        self.centre, self.axes = whiten(target)
         self.steps = torch.full((target.rows,), FIRST_STEPS, device=target.start.device)
         self.taken = torch.zeros(target.rows, dtype=target.start.dtype, device=target.start.device)
         self.proposed = 0
@@ -300,7 +297,7 @@ class _Chains:
 
         level = beyond(self.log_prob[chains], here) + chances[:, 0].log()
         angle = 2 * math.pi * chances[:, 1]
-        low, high = angle - 2 * math.pi, angle
+        low, high = angle - 2 * math.pi, angle.clone()
         found, live = here.clone(), torch.arange(len(chains), device=chains.device)
         for cut in range(CUTS):
             turn = angle[live].unsqueeze(-1)
@@ -318,8 +315,11 @@ class _Chains:
             high[live] = torch.where(angle[live] >= 0, angle[live], high[live])
             angle[live] = low[live] + chances[live, cut + 2] * (high[live] - low[live])
 
-        self.z[chains] = self._round(target.middle + found, self.every[chains])
-        self.log_prob[chains], self.slope[chains] = self._look(self.z[chains], chains)
+        # Not in place: draws that were kept are these very tensors.
+        spot = self._round(target.middle + found, self.every[chains])
+        height, pull = self._look(spot, chains)
+        self.z, self.slope = self.z.index_copy(0, chains, spot), self.slope.index_copy(0, chains, pull)
+        self.log_prob = self.log_prob.index_copy(0, chains, height)
 
     def _path(self, momentum: Tensor, size: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Follows the leapfrog path of each chain for as many steps as it has."""
@@ -354,60 +354,3 @@ class _Chains:
 
     def _coordinates(self, z: Tensor, rows: Tensor) -> Tensor:
         return self.centre[rows] + (self.axes[rows] @ z.unsqueeze(-1)).squeeze(-1)
-
-
-def _whiten(target: Target) -> tuple[Tensor, Tensor]:
-    """Climbs to the peak of each density, and takes its curvature there over about its own width.
-
-    Returns:
-        The peak, with shape `(rows, free)`, and the axes of a round density around it, with shape `(rows, free, free)`.
-    """
-    v = target.start
-    log_prob, slope = target.gradient(v)
-    width = target.spread.expand_as(v)
-    for _ in range(CLIMB):
-        axes = _axes(target, v, width)
-        move = (axes.mT @ slope.unsqueeze(-1)).squeeze(-1)
-        long = (FARTHEST / move.square().sum(-1, keepdim=True).sqrt().clamp_min(FARTHEST)).nan_to_num(nan=0.0)
-        step = (axes @ (long * move).unsqueeze(-1)).squeeze(-1)
-        lengths = v.new_tensor(LENGTHS)
-        rows = torch.arange(len(v), device=v.device).repeat_interleave(len(lengths))
-        spots = (v.unsqueeze(1) + lengths[:, None] * step.unsqueeze(1)).flatten(0, 1)
-        heights, slopes = target.select(rows).gradient(spots)
-        heights = heights.nan_to_num(nan=-torch.inf).reshape(len(v), -1)
-        highest, which = heights.max(-1)
-        best = which + len(lengths) * torch.arange(len(v), device=v.device)
-        rises = (highest > log_prob) & slopes[best].isfinite().all(-1)
-        v = torch.where(rises.unsqueeze(-1), spots[best], v)
-        slope = torch.where(rises.unsqueeze(-1), slopes[best], slope)
-        log_prob = torch.where(rises, highest, log_prob)
-        width = axes.square().sum(-1).sqrt()
-
-    return v, _axes(target, v, width)
-
-
-def _axes(target: Target, v: Tensor, width: Tensor) -> Tensor:
-    """The inverse square root of the curvature, from differences of slopes over the width, `(rows, free, free)`."""
-    free = target.free
-    first = target.spread.expand_as(v)
-    if free > MOST_COORDINATES:
-        return torch.diag_embed(first)
-
-    step = WIDTH * width
-    rows = torch.arange(len(v), device=v.device)
-    columns = []
-    for k in range(free):
-        shift = torch.zeros_like(v)
-        shift[:, k] = step[:, k]
-        _, slopes = target.select(torch.cat([rows, rows])).gradient(torch.cat([v - shift, v + shift]))
-        before, after = slopes.split(len(v))
-        columns.append((before - after) / (2 * step[:, k : k + 1]))
-    curvature = torch.stack(columns, dim=-1)
-    # In units of the first guess, within which it stays.
-    curvature = 0.5 * (curvature + curvature.mT) * first.unsqueeze(-1) * first.unsqueeze(-2)
-    identity = torch.eye(free, dtype=v.dtype, device=v.device)
-    curvature = torch.where(curvature.isfinite().flatten(1).all(-1)[:, None, None], curvature, identity)
-    size, direction = torch.linalg.eigh(curvature)
-    axes: Tensor = direction * size.clamp(WIDEST**-2, NARROWEST**-2).rsqrt().unsqueeze(-2)
-
-    return first.unsqueeze(-1) * axes

@@ -137,7 +137,8 @@ def test_other_distances(name):
     for variable, cost in costs.items():
         below = integrate.cumulative_trapezoid((-cost).exp(), grid[:, 0], initial=0)
         known = np.interp(cf.noise[variable], grid[:, 0], below / below[-1])
-        assert stats.kstest(known, "uniform").pvalue > 0.01, variable
+        # One of ten comparisons.
+        assert stats.kstest(known, "uniform").pvalue > 0.001, variable
 
 
 def test_interval_with_another_distance():
@@ -223,7 +224,8 @@ def test_langevin_meets_a_prediction_nearly_and_hamiltonian_refuses_it():
         scm, {"a": 0.0}, {"y": 1.0}, samples=50, seed=0, sampler=bc.Langevin(penalty=100.0, step=1e-4, steps=400)
     )
     assert cf.values["a"].mean().item() == pytest.approx(0.5, abs=0.05)
-    assert cf.error.max() < cf.error.mean() * 10
+    # The penalty lets y vary by 1 / sqrt(200).
+    assert cf.error.max() < 5 / math.sqrt(200)
 
 
 @pytest.mark.parametrize(

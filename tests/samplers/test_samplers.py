@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 
 import deepbc as bc
+from deepbc.samplers.hamiltonian import _Chains
 from deepbc.samplers.target import Target
 from deepbc.samplers.truncated import truncated
 from deepbc.solvers.problem import Cost, Term
@@ -97,13 +98,39 @@ def test_hamiltonian_draws_of_other_densities(name):
     assert np.mean(rejected) < 0.2
 
 
-def test_chains_that_do_not_agree_are_not_trusted():
-    far = target(lambda v, given: (v, 3 * (v[:, 0] - 6).square().neg().exp().log1p() * 300), torch.zeros(3, 1).double())
-    draws = draw(bc.Hamiltonian(refresh=0, warmup=0), far, 40)
+def test_what_has_no_density_is_not_trusted():
     nowhere = target(lambda v, given: (v, torch.full_like(v[:, 0], torch.nan) * v[:, 0]), torch.zeros(3, 1).double())
-    assert draws.v.isfinite().all()
-    lost = draw(bc.Hamiltonian(), nowhere, 40)
-    assert not lost.trusted.any()
+    assert not draw(bc.Hamiltonian(), nowhere, 40).trusted.any()
+
+
+def test_slices_keep_the_density():
+    # The density of v - exp(v) - v^2, narrow enough for slices to be cut several times.
+    rest = torch.zeros(4000, 1, dtype=torch.float64)
+    looks = []
+
+    def law(v, given):
+        looks.append(len(v))
+        return v, 30 * v[:, 0] - 30 * v[:, 0].exp()
+
+    of = target(law, rest)
+    grid = torch.linspace(-3, 3, 60_001, dtype=torch.float64)
+    density = torch.softmax(30 * grid - 30 * grid.exp() - grid.square(), 0)
+    below = (density.cumsum(0) - density / 2).numpy()
+    chains = _Chains(of, Streams.of(0, [rest]), 1)
+    start = torch.tensor(np.interp((np.arange(4000) + 0.5) / 4000, below, grid))[:, None]
+    chains.z = chains._round(start, chains.every)
+    chains.log_prob, chains.slope = chains._look(chains.z)
+    chains.rough[:] = True
+    looks.clear()
+
+    for step in range(10):
+        chains._slice(step)
+
+    v = chains._coordinates(chains.z, chains.every)[:, 0]
+    assert stats.kstest(v, lambda q: np.interp(q, grid, below)).pvalue > 0.01
+    # A slice is found in a few cuts, and chains have forgotten where they were.
+    assert sum(looks) < 10 * 4000 * 7
+    assert abs(np.corrcoef(v, start[:, 0])[0, 1]) < 0.1
 
 
 def test_langevin_at_the_papers_setting_hardly_moves():
