@@ -38,8 +38,8 @@ from deepbc.solvers.problem import Cost, Term
 from deepbc.streams import Streams
 from deepbc.variables import beside
 
-# So many samples are drawn at a time.
-CHUNK = 262_144
+# So many samples are drawn at a time; a row counts as so many at least, because samplers look around before they draw.
+CHUNK, LEAST = 262_144, 128
 # So far into an interval, in standard deviations, one looks to see whether its law rises.
 STRIDE = 1e-3
 
@@ -97,7 +97,7 @@ def backtrack_samples(
     squared = all(isinstance(read.of(name), Squared) for name in scm.graph)
     mode = find_mode(scm, question, sampler.solver if squared else Exact(), read, plan.scope)
     fine = ((mode.endings.code == 0) | ((mode.endings.code == 1) & (sampler.penalty is not None))).nonzero().squeeze(-1)
-    chunks = fine.split(max(1, CHUNK // samples))
+    chunks = fine.split(max(1, CHUNK // max(samples, LEAST)))
     x, u = (
         {name: each.expand(samples, *each.shape).clone() for name, each in part.items()} for part in (mode.x, mode.u)
     )

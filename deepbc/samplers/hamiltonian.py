@@ -2,14 +2,13 @@ r"""Hamiltonian Monte Carlo: all chains of all rows at once, in coordinates in w
 
 A row's density is centred at its peak and scaled by its curvature over about its own width, so that one length of path
 suits all directions and all rows: a little more than a quarter of the period of a round density, which makes draws
-nearly independent. What remains to be adapted is the number of leapfrog steps on that path. Where draws of a row hang
-together, each of them walks on as a chain of its own, all at once. A rough density, on which such paths seldom end
-well, is also cut by slices: ellipses through where a chain stands, around the middle of the density without its law, on
-which a place is found by halving. They need no slopes, and fit narrow places as well as wide ones.
+nearly independent. What remains to be adapted is the number of leapfrog steps on that path. A density on which such
+paths seldom end well, or of which the chains tell different things, is rough: its draws begin anew from a density of
+one valley (tempering), and each of them walks as a chain of its own, along paths and slices, until they do not hang
+together.
 
 References:
     MCMC using Hamiltonian dynamics (Neal, 2011).
-    Elliptical slice sampling (Murray, Adams and MacKay, 2010).
 """
 
 __all__ = ["Hamiltonian"]
@@ -23,7 +22,10 @@ from torch import Tensor
 from deepbc._checks import check_count
 from deepbc.samplers.base import Sampler
 from deepbc.samplers.chains import effective_size, r_hat
+from deepbc.samplers.jumps import PLACES, Mixture
+from deepbc.samplers.slices import beyond, cut
 from deepbc.samplers.target import Draws, Target, agree
+from deepbc.samplers.tempering import choose, temper
 from deepbc.samplers.whitening import whiten
 from deepbc.solvers import Exact
 from deepbc.streams import Streams
@@ -38,21 +40,22 @@ BLOCK = 6
 # Draws are promised to be worth this part of their number, and a row walks on until they are worth that one and R-hat
 # exceeds 1 by no more than this, or than this many times one over the length of a chain.
 PROMISED, WORTH, AGREEING, CHANCE = 0.8, 0.85, 0.01, 3.0
-SHORTEST_CHAIN, LONGEST_CHAIN = 8, 250
-# A row of which fewer proposals are taken is rough; so often a slice is cut smaller at most; and the most steps on the
-# path of a draw that walks on.
-ROUGH, CUTS, ROUGH_STEPS = 0.6, 60, 6
-# A chain does not start where the logarithm of the density lies this far below the peak, for each coordinate.
-LOW = 10.0
+SHORTEST_CHAIN, LONGEST_CHAIN = 8, 64
+# A row of which fewer proposals are taken is rough; and the most steps on the path of a draw that walks on.
+ROUGH, ROUGH_STEPS = 0.6, 6
+# For the start of chains so many places near the peak are looked at; and so many without the law, for each sample, at
+# least and at most: they find valleys that a climb to the peak does not.
+NEAR, FAR, LEAST_FAR, MOST_FAR = 32, 1.0, 64, 1024
 
 
 class Hamiltonian(Sampler):
     """Creates the default sampler.
 
     Args:
-        chains: The number of chains of each row; where samples are many there are more, so that none is long.
+        chains: The number of chains of each row by which draws are judged; where samples are many, each is made of
+            several, so that none is long.
         warmup: The number of proposals of each chain while the steps are adapted; these are not returned.
-        refresh: Draws of a row that hang together walk on, each as a chain of its own, for at most so many proposals.
+        refresh: Draws of a rough row walk on, each as a chain of its own, for at most so many proposals.
 
     Example:
         >>> Hamiltonian()
@@ -67,12 +70,13 @@ class Hamiltonian(Sampler):
         self.solver = Exact()
 
     def sample(self, target: Target, samples: int, streams: Streams, told: Callable[[], None]) -> Draws:
-        count, length = self._shape(samples)
+        parts, length = self._shape(samples)
         if not target.free:
             one = torch.ones(target.rows, dtype=target.start.dtype, device=target.start.device)
             return Draws(target.start.expand(samples, -1, -1), one, samples * one, one, one.bool())
 
-        chains = _Chains(target, streams, count)
+        far = round(min(MOST_FAR, max(LEAST_FAR, FAR * samples)))
+        chains = _Chains.begin(target, streams, self.chains * parts, far)
         for step in range(self.warmup):
             chains.propose(step)
             if (step + 1) % BLOCK == 0:
@@ -80,45 +84,55 @@ class Hamiltonian(Sampler):
             told()
 
         chains.forget()
-        kept = chains.walk(self.warmup, length, told)
-        self._refresh(chains, kept)
-        size = kept.effective() * samples / (count * length)
+        kept = _Kept.empty(self.chains, parts * length, target)
+        smooth = (~chains.rough).nonzero().squeeze(-1)
+        if len(smooth):
+            walked = chains.select(smooth)
+            kept.put(smooth, walked.walk(self.warmup, length, kept, told))
+            chains.taken[smooth] = walked.acceptance
+            chains.rough[smooth] = ~kept.select(smooth).good()
+        self._temper(chains, kept, streams)
+
+        size = kept.effective() * samples / (self.chains * parts * length)
         # Chain by chain, and of each chain as many, evenly.
-        each = torch.linspace(0, length - 1, -(-samples // count)).round().long()
+        each = torch.linspace(0, parts * length - 1, -(-samples // self.chains)).round().long()
         v = kept.v[:, each].flatten(0, 1)[:samples]
 
         disagreement = kept.r_hat()
-        trusted = agree(disagreement, length) & (size >= PROMISED * samples)
+        trusted = agree(disagreement, parts * length) & (size >= PROMISED * samples)
 
-        return Draws(v, disagreement, size, chains.acceptance, trusted)
+        return Draws(v, disagreement, size, chains.taken, trusted)
 
     def rounds(self, samples: int) -> int:
         return self.warmup + self._shape(samples)[1]
 
     def _shape(self, samples: int) -> tuple[int, int]:
-        """The number of chains of a row, and their length."""
-        count = max(self.chains, samples // LONGEST_CHAIN)
+        """The number of parts of a chain of a row, and their length."""
+        each = -(-samples // self.chains)
+        parts = -(-each // LONGEST_CHAIN)
 
-        return count, max(SHORTEST_CHAIN, -(-samples // count))
+        return parts, max(SHORTEST_CHAIN, -(-each // parts))
 
-    def _refresh(self, chains: "_Chains", kept: "_Kept") -> None:
-        """Lets every draw of a row whose draws hang together walk on as a chain of its own, until they do not."""
-        rows, walked = torch.arange(kept.v.shape[2], device=kept.v.device), 0
-        part, drawn, good = chains, kept, kept.good()
-        while walked < self.refresh:
-            low = (~good).nonzero().squeeze(-1)
-            if not len(low):
-                return
-            rows, drawn = rows[low], drawn.select(low)
-            part = part.select(low) if walked else chains.select(low).spread(drawn)
+    def _temper(self, chains: "_Chains", kept: "_Kept", streams: Streams) -> None:
+        """Draws anew of the rough rows; every draw walks as a chain of its own until they do not hang together."""
+        rows = chains.rough.nonzero().squeeze(-1)
+        if not len(rows):
+            return
+
+        count = kept.v.shape[0] * kept.v.shape[1]
+        part = chains.select(rows).begin_anew(streams.select(rows), count)
+        drawn, walked = part.kept(kept), 0
+        while len(rows) and walked < self.refresh:
             more = max(1, walked)
             for step in range(walked, walked + more):
                 part.propose(step)
             walked += more
-            before, drawn = drawn, part.kept(*drawn.v.shape[:2])
-            # Chains that have not yet forgotten where they began may well agree, but not with where they were before.
-            good = drawn.good() & drawn.agrees(before)
+            before, drawn = drawn, part.kept(kept)
             kept.put(rows, drawn)
+            chains.taken[rows] = part.acceptance
+            # Chains that have not yet forgotten where they began may well agree, but not with where they were before.
+            low = (~(drawn.good() & drawn.agrees(before))).nonzero().squeeze(-1)
+            rows, drawn, part = rows[low], drawn.select(low), part.select(low)
 
     def __repr__(self) -> str:
         return f"Hamiltonian(chains={self.chains}, warmup={self.warmup}, refresh={self.refresh})"
@@ -129,6 +143,12 @@ class _Kept:
 
     def __init__(self, v: Tensor, log_prob: Tensor) -> None:
         self.v, self.log_prob = v, log_prob
+
+    @classmethod
+    def empty(cls, chains: int, draws: int, target: Target) -> "_Kept":
+        v = target.start.new_full((chains, draws, target.rows, target.free), torch.nan)
+
+        return cls(v, v[..., 0].clone())
 
     def select(self, rows: Tensor) -> "_Kept":
         return _Kept(self.v[:, :, rows], self.log_prob[:, :, rows])
@@ -163,71 +183,60 @@ class _Kept:
 class _Chains:
     """The chains of some rows: where each stands in the round coordinates of its row."""
 
-    def __init__(self, target: Target, streams: Streams, count: int) -> None:
-        self.count = count
-        self.centre, self.axes = whiten(target)
+    def __init__(self, target: Target, streams: Streams, count: int, places: tuple[Tensor, Tensor]) -> None:
+        self.target, self.streams, self.count = target, streams, count
+        self.centre, self.axes = places
         self.steps = torch.full((target.rows,), FIRST_STEPS, device=target.start.device)
         self.taken = torch.zeros(target.rows, dtype=target.start.dtype, device=target.start.device)
         self.proposed = 0
         self.rough = torch.zeros_like(self.taken, dtype=torch.bool)
-        self.target = target
-        self.streams = streams.split(count)
-        self._repeat()
-        start = self.streams.normal(target.free, "start")
-        self.z = start
-        self.log_prob, self.slope = self._look(start)
-        # A chain that would start where there is next to no density starts at the peak.
-        peak, pull = self._look(torch.zeros_like(start))
-        strayed = ~(self.log_prob > peak - LOW * target.free)
-        self.z = torch.where(strayed.unsqueeze(-1), 0.0, self.z)
-        self.log_prob = torch.where(strayed, peak, self.log_prob)
-        self.slope = torch.where(strayed.unsqueeze(-1), pull, self.slope)
+        # Chains that began anew are cut by slices and jump.
+        self.mixture: Mixture | None = None
+        self.every = torch.arange(target.rows, device=self.centre.device).repeat_interleave(count)
+        self.many = target.select(self.every)
+        self.z = self.slope = target.start[:0]
+        self.log_prob = self.taken[:0]
+
+    @classmethod
+    def begin(cls, target: Target, streams: Streams, count: int, far: int) -> "_Chains":
+        """Starts so many chains of each row, at places drawn by their density, of which so many far from the peak."""
+        chains = cls(target, streams.split(count), count, whiten(target))
+        first = _first(target, streams, count, far, (chains.centre, chains.axes))
+        chains._stand_at(chains._round(first, chains.every))
+
+        return chains
 
     def select(self, rows: Tensor) -> "_Chains":
         """Takes the chains of the given rows."""
-        part = object.__new__(_Chains)
-        chains = (rows.unsqueeze(-1) * self.count + torch.arange(self.count, device=rows.device)).flatten()
-        part.count, part.proposed = self.count, self.proposed
-        part.centre, part.axes, part.steps, part.taken, part.rough = (
-            each[rows] for each in (self.centre, self.axes, self.steps, self.taken, self.rough)
-        )
-        part.target, part.streams = self.target.select(rows), self.streams.select(chains)
-        part.z, part.log_prob, part.slope = self.z[chains], self.log_prob[chains], self.slope[chains]
-        part._repeat()
+        each = (rows.unsqueeze(-1) * self.count + torch.arange(self.count, device=rows.device)).flatten()
+        places = self.centre[rows], self.axes[rows]
+        part = _Chains(self.target.select(rows), self.streams.select(each), self.count, places)
+        part.steps, part.taken, part.rough = self.steps[rows], self.taken[rows], self.rough[rows]
+        part.proposed, part.mixture = self.proposed, self.mixture and self.mixture.select(rows)
+        part.z, part.log_prob, part.slope = self.z[each], self.log_prob[each], self.slope[each]
 
         return part
 
-    def spread(self, kept: _Kept) -> "_Chains":
-        """Makes a chain of each draw of these rows; they are cut by slices too."""
-        part = self.select(torch.arange(self.target.rows, device=self.centre.device))
-        part.streams = self.streams.split(kept.v.shape[1])
-        part.count = self.count * kept.v.shape[1]
-        part.rough = torch.ones_like(self.rough)
+    def begin_anew(self, streams: Streams, count: int) -> "_Chains":
+        """Makes so many chains of each row that stand at tempered draws, are cut by slices and jump."""
+        part = _Chains(self.target, streams.split(count), count, (self.centre, self.axes))
         part.steps = self.steps.clamp(max=ROUGH_STEPS)
-        part._repeat()
-        v = kept.v.permute(2, 0, 1, 3).flatten(0, 2)
-        part.z = part._round(v, part.every)
-        part.log_prob, part.slope = part._look(part.z)
+        drawn = temper(self.target, count + PLACES, streams).reshape(self.target.rows, count + PLACES, -1)
+        # Draws that hang together are neighbours, so the places of the mixture are taken evenly.
+        evenly = torch.linspace(0, count + PLACES - 1, PLACES, device=drawn.device).round().long()
+        others = torch.ones(count + PLACES, dtype=torch.bool, device=drawn.device)
+        others[evenly] = False
+        part.mixture = Mixture(drawn[:, evenly], self.centre, self.axes)
+        part._stand_at(part._round(drawn[:, others].flatten(0, 1), part.every))
 
         return part
 
-    def kept(self, count: int, length: int) -> _Kept:
-        """Where all chains stand, as draws of so many chains of that length."""
-        shape = (self.target.rows, count, length)
+    def kept(self, like: _Kept) -> _Kept:
+        """Where all chains stand, as so many draws of so many chains as another has."""
+        shape = (self.target.rows, *like.v.shape[:2])
         v = self._coordinates(self.z, self.every).reshape(*shape, -1).permute(1, 2, 0, 3)
 
         return _Kept(v.clone(), self.log_prob.reshape(shape).permute(1, 2, 0).clone())
-
-    def _round(self, v: Tensor, rows: Tensor) -> Tensor:
-        """The round coordinates of places."""
-        moved = (v - self.centre[rows]).unsqueeze(-1)
-        z: Tensor = torch.linalg.solve(self.axes[rows], moved)
-
-        return z.squeeze(-1)
-
-    def _repeat(self) -> None:
-        self.every = torch.arange(self.target.rows, device=self.centre.device).repeat_interleave(self.count)
-        self.many = self.target.select(self.every)
 
     @property
     def acceptance(self) -> Tensor:
@@ -246,28 +255,31 @@ class _Chains:
         factor = torch.where(share < TOO_FEW, 2.5, factor)
         factor = torch.where(share > MANY, 0.67, factor)
         self.steps = (self.steps * factor).round().long().clamp(LEAST_STEPS, MOST_STEPS)
-        self.rough = share < ROUGH
+        self.rough = ~(share >= ROUGH)
         self.forget()
 
-    def walk(self, begin: int, length: int, told: Callable[[], None]) -> _Kept:
-        """Proposes so many times, and keeps where each chain stands after each."""
+    def walk(self, begin: int, length: int, like: _Kept, told: Callable[[], None]) -> _Kept:
+        """Proposes so many times, and keeps where each chain stands after each, as draws of so many chains."""
         v, log_prob = [], []
         for step in range(begin, begin + length):
             self.propose(step)
             v.append(self._coordinates(self.z, self.every))
             log_prob.append(self.log_prob)
             told()
+        # The parts of a chain one after the other.
         shape = (length, self.target.rows, self.count)
+        places = torch.stack(v).reshape(*shape, -1).permute(2, 0, 1, 3)
+        heights = torch.stack(log_prob).reshape(shape).permute(2, 0, 1)
 
         return _Kept(
-            torch.stack(v).reshape(*shape, -1).permute(2, 0, 1, 3).clone(),
-            torch.stack(log_prob).reshape(shape).permute(2, 0, 1).clone(),
+            places.reshape(*like.v.shape[:2], *places.shape[2:]),
+            heights.reshape(*like.v.shape[:2], *heights.shape[2:]),
         )
 
     def propose(self, step: int) -> None:
-        """Sends every chain along a path, and takes its end or stays; a rough one is first cut by a slice."""
-        if self.rough.any():
-            self._slice(step)
+        """Sends every chain along a path, and takes its end or stays; those that began anew first jump and are cut."""
+        if self.mixture:
+            self._jump(self.mixture, step)
         momentum = self.streams.normal(self.target.free, "momentum", step)
         varied, chance = self.streams.uniform(2, "path", step).unbind(-1)
         steps = self.steps[self.every]
@@ -283,43 +295,22 @@ class _Chains:
         self.taken = self.taken + share.reshape(-1, self.count).mean(-1)
         self.proposed += 1
 
-    def _slice(self, step: int) -> None:
-        """Moves the chains of rough rows to a place on an ellipse through where they stand."""
-        chains = self.rough[self.every].nonzero().squeeze(-1)
-        target, streams = self.many.select(chains), self.streams.select(chains)
-        here = self._coordinates(self.z[chains], self.every[chains]) - target.middle
-        other = target.spread * streams.normal(target.free, "ellipse", step)
-        chances = streams.uniform(CUTS + 2, "slice", step)
+    def _jump(self, mixture: Mixture, step: int) -> None:
+        """Lets every chain jump, and moves it along a slice."""
+        v = self._coordinates(self.z, self.every)
+        height = self.log_prob + self._normal(v)
+        there = mixture.draw(self.count, self.streams, step)
+        heights = beyond(self.many, there)
+        gain = heights - self._normal(there) - height + self._normal(v)
+        gain = gain - mixture.log_prob(there) + mixture.log_prob(v)
+        take = self.streams.uniform(1, "jump", step).squeeze(-1).log() < gain
+        v, height = torch.where(take.unsqueeze(-1), there, v), torch.where(take, heights, height)
+        v, _ = cut(self.many, v, height, torch.ones_like(height), self.streams, step)
+        self._stand_at(self._round(v, self.every))
 
-        def beyond(log_prob: Tensor, place: Tensor) -> Tensor:
-            """The part of the log-density that the middle and the spread do not account for."""
-            return log_prob + 0.5 * (place / target.spread).square().sum(-1)
-
-        level = beyond(self.log_prob[chains], here) + chances[:, 0].log()
-        angle = 2 * math.pi * chances[:, 1]
-        low, high = angle - 2 * math.pi, angle.clone()
-        found, live = here.clone(), torch.arange(len(chains), device=chains.device)
-        for cut in range(CUTS):
-            turn = angle[live].unsqueeze(-1)
-            place = here[live] * turn.cos() + other[live] * turn.sin()
-            part = target.select(live)
-            with torch.no_grad():
-                log_prob = part.log_prob((part.middle + place).to(part.rest)).double()
-            inside = beyond(log_prob, place) > level[live]
-            found[live[inside]] = place[inside]
-            live = live[~inside]
-            if not len(live):
-                break
-            # Halving toward where the chain stands, which is at angle 0.
-            low[live] = torch.where(angle[live] < 0, angle[live], low[live])
-            high[live] = torch.where(angle[live] >= 0, angle[live], high[live])
-            angle[live] = low[live] + chances[live, cut + 2] * (high[live] - low[live])
-
-        # Not in place: draws that were kept are these very tensors.
-        spot = self._round(target.middle + found, self.every[chains])
-        height, pull = self._look(spot, chains)
-        self.z, self.slope = self.z.index_copy(0, chains, spot), self.slope.index_copy(0, chains, pull)
-        self.log_prob = self.log_prob.index_copy(0, chains, height)
+    def _normal(self, v: Tensor) -> Tensor:
+        """How far places are out in the density without its law."""
+        return 0.5 * ((v - self.many.middle) / self.many.spread).square().sum(-1)
 
     def _path(self, momentum: Tensor, size: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Follows the leapfrog path of each chain for as many steps as it has."""
@@ -354,3 +345,33 @@ class _Chains:
 
     def _coordinates(self, z: Tensor, rows: Tensor) -> Tensor:
         return self.centre[rows] + (self.axes[rows] @ z.unsqueeze(-1)).squeeze(-1)
+
+    def _stand_at(self, z: Tensor) -> None:
+        self.z = z
+        self.log_prob, self.slope = self._look(z)
+
+    def _round(self, v: Tensor, rows: Tensor) -> Tensor:
+        """The round coordinates of places."""
+        moved = (v - self.centre[rows]).unsqueeze(-1)
+        z: Tensor = torch.linalg.solve(self.axes[rows], moved)
+
+        return z.squeeze(-1)
+
+
+def _first(target: Target, streams: Streams, count: int, far: int, peak: tuple[Tensor, Tensor]) -> Tensor:
+    """Draws where chains start, `(rows * count, free)`, by their density, among places near the peak and far off."""
+    rows, free = target.rows, target.free
+    centre, axes = peak[0].unsqueeze(1), peak[1]
+    z = streams.normal((NEAR + far) * free, "pool").reshape(rows, -1, free)
+    v = torch.cat([centre + z[:, :NEAR] @ axes.mT, target.middle.unsqueeze(1) + target.spread * z[:, NEAR:]], dim=1)
+
+    each = torch.arange(rows, device=v.device).repeat_interleave(v.shape[1])
+    height = beyond(target.select(each), v.flatten(0, 1)).reshape(rows, -1)
+    log_far = -0.5 * ((v - target.middle.unsqueeze(1)) / target.spread).square().sum(-1)
+    narrow = torch.linalg.slogdet(axes)[1].unsqueeze(-1) - target.spread.log().sum()
+    log_near = -0.5 * torch.linalg.solve(axes, (v - centre).mT).square().sum(-2) - narrow
+    # Drawn from a mixture of both, so weighed by it.
+    log_mixture = torch.logaddexp(log_far + math.log(far), log_near + math.log(NEAR))
+    chosen = choose(height + log_far - log_mixture, count, streams.uniform(1, "first"))
+
+    return v.gather(1, chosen.unsqueeze(-1).expand(-1, -1, free)).flatten(0, 1)

@@ -6,8 +6,10 @@ import torch
 from scipy import stats
 
 import deepbc as bc
-from deepbc.samplers.hamiltonian import _Chains
+from deepbc.samplers.jumps import Mixture
+from deepbc.samplers.slices import beyond, cut
 from deepbc.samplers.target import Target
+from deepbc.samplers.tempering import temper
 from deepbc.samplers.truncated import truncated
 from deepbc.solvers.problem import Cost, Term
 from deepbc.streams import Streams
@@ -116,21 +118,68 @@ def test_slices_keep_the_density():
     grid = torch.linspace(-3, 3, 60_001, dtype=torch.float64)
     density = torch.softmax(30 * grid - 30 * grid.exp() - grid.square(), 0)
     below = (density.cumsum(0) - density / 2).numpy()
-    chains = _Chains(of, Streams.of(0, [rest]), 1)
     start = torch.tensor(np.interp((np.arange(4000) + 0.5) / 4000, below, grid))[:, None]
-    chains.z = chains._round(start, chains.every)
-    chains.log_prob, chains.slope = chains._look(chains.z)
-    chains.rough[:] = True
+    v, height = start, beyond(of, start)
     looks.clear()
 
     for step in range(10):
-        chains._slice(step)
+        v, height = cut(of, v, height, torch.ones(4000, dtype=torch.float64), Streams.of(0, [start]), step)
 
-    v = chains._coordinates(chains.z, chains.every)[:, 0]
-    assert stats.kstest(v, lambda q: np.interp(q, grid, below)).pvalue > 0.01
+    assert torch.equal(height, beyond(of, v))
+    assert stats.kstest(v[:, 0], lambda q: np.interp(q, grid, below)).pvalue > 0.01
     # A slice is found in a few cuts, and chains have forgotten where they were.
     assert sum(looks) < 10 * 4000 * 7
-    assert abs(np.corrcoef(v, start[:, 0])[0, 1]) < 0.1
+    assert abs(np.corrcoef(v[:, 0], start[:, 0])[0, 1]) < 0.1
+
+
+def narrow_and_wide(rows: int) -> tuple[Target, float]:
+    """Densities of a wide valley and of one that is 10 times as narrow, and the mass of the narrow one."""
+    place, precision, weight = 1.0, 100.0, 5.0
+
+    def law(v, given):
+        narrow = np.log(weight * precision) - precision * (v - place).square().sum(-1)
+        return v, torch.logaddexp(narrow, torch.zeros_like(narrow))
+
+    rest = torch.linspace(0, 1e-6, rows, dtype=torch.float64)[:, None].expand(-1, 2).contiguous()
+    # Both parts are normal densities, and the product of two normal ones is a third.
+    part = precision / (precision + 1)
+    odds = weight * part * np.exp(-2 * place**2 * part)
+
+    return target(law, rest), odds / (1 + odds)
+
+
+def test_tempering_finds_a_narrow_valley():
+    of, mass = narrow_and_wide(20)
+    v = temper(of, 4000, Streams.of(0, [of.rest])).reshape(20, 4000, 2)
+    found = ((v - 1).square().sum(-1) < 0.3**2).double().mean(-1)
+    assert found.mean().item() == pytest.approx(mass, rel=0.1)
+
+
+def test_jumps_have_the_density_they_claim():
+    places = torch.tensor(np.random.default_rng(0).normal(size=(3, 40, 2)) * [1.0, 5.0])
+    peak = torch.tensor([[4.0, 0.0]] * 3, dtype=torch.float64)
+    axes = 0.1 * torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
+    mixture = Mixture(places, peak, axes)
+    v = torch.tensor(np.random.default_rng(1).normal(size=(3, 7, 2)))
+    claimed = mixture.log_prob(v.flatten(0, 1)).reshape(3, 7)
+    for row in range(3):
+        parts = [
+            stats.multivariate_normal(place, (each @ each.T).numpy()).pdf(v[row])
+            for place, each in zip(mixture.places[row].numpy(), mixture.axes[row], strict=True)
+        ]
+        weights = np.append(np.full(40, 0.9 / 40), 0.1)
+        assert np.allclose(np.log(weights @ np.array(parts)), claimed[row])
+    drawn = mixture.draw(20_000, Streams.of(0, [torch.arange(60_000, dtype=torch.float64)[:, None]]), "test")
+    near = (drawn.reshape(3, 20_000, 2) - peak[:, None]).square().sum(-1) < 0.3**2
+    assert near.double().mean().item() == pytest.approx(0.1, abs=0.02)
+
+
+def test_draws_are_true_to_both_valleys():
+    of, mass = narrow_and_wide(40)
+    draws = draw(bc.Hamiltonian(), of, 1000)
+    found = ((draws.v - 1).square().sum(-1) < 0.3**2).double().mean().item()
+    assert found == pytest.approx(mass, rel=0.1)
+    assert draws.trusted.all()
 
 
 def test_langevin_at_the_papers_setting_hardly_moves():
