@@ -17,8 +17,10 @@ __all__ = [
     "check_fits",
     "check_forced",
     "check_graph",
+    "check_images",
     "check_inside",
     "check_kept",
+    "check_labels",
     "check_law",
     "check_layers",
     "check_move",
@@ -27,6 +29,7 @@ __all__ = [
     "check_order",
     "check_parents",
     "check_possible",
+    "check_range",
     "check_rest",
     "check_rows",
     "check_same_shape",
@@ -48,10 +51,11 @@ __all__ = [
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from deepbc.errors import DataError, FitError, GraphError, SettingError, UnknownNameError
@@ -471,3 +475,46 @@ def check_kept(rows: Tensor, lower: float, upper: float, where: str) -> None:
             f"{where}: its law left the declared bounds ({lower:g}, {upper:g}) in {_rows(outside)}, with "
             f"{rows[outside][0].tolist()}. Mend the law or the bounds."
         )
+
+
+def check_range(column: Tensor, lower: float, upper: float, where: str, *, whole: bool = False) -> None:
+    """Every entry is a finite number from the lower end to the upper one."""
+    inside = (column >= lower) & (column <= upper) & column.isfinite()
+    bad = ~(inside & (column == column.floor())) if whole else ~inside
+    if bad.any():
+        kind = "whole numbers" if whole else "finite numbers"
+        limits = f"from {lower:g} to {upper:g}" if upper < math.inf else f"of at least {lower:g}"
+        raise DataError(
+            f"{where}: expected {kind} {limits}, got {column[bad][0].item():g} in {_rows(bad)}. Mend or drop "
+            f"these rows."
+        )
+
+
+def check_images(images: object, where: str, size: tuple[int, int] | None = None) -> NDArray[Any]:
+    """Returns images as an array `(*batch, height, width)`: grey values from 0 to 255, and something drawn on each."""
+    array = np.asarray(images)
+    if array.dtype.kind not in "iuf" or array.ndim < 2 or 0 in array.shape[-2:] or size not in (None, array.shape[-2:]):
+        expected = "height, width" if size is None else f"{size[0]}, {size[1]}"
+        raise DataError(
+            f"{where}: expected numbers of shape (*batch, {expected}), got {array.dtype} of shape {array.shape}. Put "
+            f"the rows on the first axis."
+        )
+
+    low, high = (torch.from_numpy(np.asarray(each, np.float64)) for each in (array.min((-2, -1)), array.max((-2, -1))))
+    for each in (low, high):
+        check_range(each, 0, 255, where)
+    blank = low == high
+    if blank.any():
+        raise DataError(f"{where}: expected a stroke on every image, got one grey value in {_rows(blank)}. Drop these.")
+
+    return array
+
+
+def check_labels(labels: Tensor, batch: tuple[int, ...]) -> None:
+    """There is a class for each image of a list of images, which a byte can hold."""
+    if len(batch) != 1 or labels.shape != batch:
+        raise DataError(
+            f"labels: expected shape (rows,) beside images of shape (rows, height, width), got {tuple(labels.shape)} "
+            f"beside ({', '.join([*map(str, batch), 'height', 'width'])}). Give one label for each image."
+        )
+    check_range(labels, 0, 255, "labels", whole=True)

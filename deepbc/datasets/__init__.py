@@ -1,5 +1,5 @@
 """Data sets and the equations they come from."""
 
-__all__ = ["morphomnist"]
+__all__ = ["digits", "idx", "morphology", "morphomnist"]
 
-from deepbc.datasets import morphomnist
+from deepbc.datasets import digits, idx, morphology, morphomnist
