@@ -153,8 +153,8 @@ def check_finite(rows: Tensor, where: str) -> None:
         )
 
 
-def check_inside(rows: Tensor, lower: float, upper: float, where: str) -> None:
-    """Every row lies strictly inside the bounds; rows have shape `(*batch, dim)`."""
+def check_inside(rows: Tensor, lower: float, upper: float, where: str, *, attained: bool = False) -> None:
+    """Every row lies inside the bounds, strictly unless they may be attained; rows have shape `(*batch, dim)`."""
     outside = ((rows < lower) | (rows > upper)).any(-1)
     if outside.any():
         raise DataError(
@@ -163,7 +163,7 @@ def check_inside(rows: Tensor, lower: float, upper: float, where: str) -> None:
         )
 
     touching = ((rows == lower) | (rows == upper)).any(-1)
-    if touching.any():
+    if touching.any() and not attained:
         raise DataError(
             f"{where}: expected values strictly inside the bounds ({lower:g}, {upper:g}), got {_rows(touching)} on a "
             f"bound. A continuous law never attains its bound: move the bound a little outward, leave it open with "

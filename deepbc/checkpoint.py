@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from deepbc.errors import FitError, StorageError
@@ -78,6 +79,6 @@ def fingerprint(settings: Any, tensors: Iterable[Tensor]) -> str:
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode())
     for tensor in tensors:
         digest.update(repr(tuple(tensor.shape)).encode())
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.cpu().contiguous().numpy().reshape(-1).view(np.uint8).data)
 
     return digest.hexdigest()

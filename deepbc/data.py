@@ -1,10 +1,11 @@
 """What people hand in, as tensors: a data frame or one of its rows, a mapping of arrays, tensors, lists or numbers."""
 
-__all__ = ["read", "read_column"]
+__all__ = ["read", "read_column", "read_image"]
 
 import math
 import re
 import sys
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -19,13 +20,15 @@ from deepbc.errors import DataError
 COMPONENT = re.compile(r"(.+)\[(0|[1-9][0-9]*)\]", re.DOTALL)
 
 
-def read(data: Any, where: str, names: Collection[str] = ()) -> dict[str, Tensor]:
+def read(data: Any, where: str, names: Collection[str] = (), images: Collection[str] = ()) -> dict[str, Tensor]:
     r"""Reads named columns of numbers.
 
     Args:
         data: A pandas data frame or Series (one row), or a mapping from names to anything that holds numbers.
         where: What the data is, for an error.
         names: The variables. One that has no column but `name[0]`, `name[1]`, ... is a vector of these.
+        images: The variables whose columns are large: bytes stay bytes, on disk if they are there, and all other
+            numbers become float32.
 
     Returns:
         For each name a float64 tensor with the axes it came with.
@@ -47,7 +50,25 @@ def read(data: Any, where: str, names: Collection[str] = ()) -> dict[str, Tensor
             f"Write for example {{'x': [1.0, 2.0]}}."
         )
 
-    return _joined({name: read_column(column, f"{where}, {name!r}") for name, column in columns.items()}, where, names)
+    read = {
+        name: (read_image if name in images else read_column)(column, f"{where}, {name!r}")
+        for name, column in columns.items()
+    }
+
+    return _joined(read, where, names)
+
+
+def read_image(column: Any, where: str) -> Tensor:
+    """Reads images with the axes they came with; bytes stay as they are, other numbers become float32."""
+    if isinstance(column, np.ndarray) and column.dtype in (np.uint8, np.float32):
+        with warnings.catch_warnings():
+            # They are only read.
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            column = torch.from_numpy(column)
+    if isinstance(column, Tensor) and column.dtype in (torch.uint8, torch.float32):
+        return column.detach()
+
+    return read_column(column, where).to(torch.float32)
 
 
 def read_column(column: Any, where: str) -> Tensor:

@@ -75,7 +75,8 @@ def read_rows(
         names: The variables to fit. Where all variables are known, only these and their causes need data.
     """
     deterministic = {name for name, mechanism in mechanisms.items() if mechanism.deterministic}
-    columns = read(data, "data", tuple(graph))
+    images = [name for name, mechanism in mechanisms.items() if mechanism.precision]
+    columns = read(data, "data", tuple(graph), images)
     unused = set(known) - {*names, *graph.ancestors(*names)}
     check_names(columns, tuple(graph), "data", optional=deterministic | unused)
     check_table({name: tuple(column.shape) for name, column in columns.items()})
@@ -101,7 +102,8 @@ def read_rows(
         check_same_shape(seen.shape, known.get(name, seen).shape, where)
         rows[name] = variables[name].rows(column, where)
         if not mechanisms[name].given:
-            check_varies(rows[name], where)
+            # Many a pixel is constant.
+            check_varies(rows[name].reshape(-1, 1) if name in images else rows[name], where)
 
     return variables, rows
 
@@ -118,7 +120,11 @@ def _predicted(name: str, mechanism: Mechanism, parents: tuple[Variable, ...], r
 
 
 def fit_mechanisms(
-    mechanisms: Mapping[str, Mechanism], families: Mapping[str, Family], rows: Mapping[str, Tensor], plan: Plan
+    mechanisms: Mapping[str, Mechanism],
+    families: Mapping[str, Family],
+    rows: Mapping[str, Tensor],
+    empty: Tensor,
+    plan: Plan,
 ) -> tuple[dict[str, Mechanism], FitReport]:
     """Fits a fresh copy of each mechanism.
 
@@ -126,6 +132,7 @@ def fit_mechanisms(
         mechanisms: The mechanisms to fit, by variable; they are not changed.
         families: The family of each of these variables.
         rows: The data of every variable, with shape `(rows, dim)`.
+        empty: The parents of a variable that has none, in the precision of the model, with shape `(rows, 0)`.
         plan: How to go about it.
 
     Returns:
@@ -138,7 +145,7 @@ def fit_mechanisms(
 
     share = shared()
     with progress("fit", len(mechanisms), plan.progress if share.first else False) as shown:
-        work = _Work(plan, rows, share, _checkpoint(mechanisms, families, rows, plan, share), shown)
+        work = _Work(plan, rows, empty, share, _checkpoint(mechanisms, families, rows, plan, share), shown)
         results = {name: work.fit(mechanism, families[name]) for name, mechanism in mechanisms.items()}
 
     fitted = {name: mechanism for name, (mechanism, _) in results.items()}
@@ -152,6 +159,7 @@ class _Work:
 
     plan: Plan
     rows: Mapping[str, Tensor]
+    empty: Tensor
     share: Share
     checkpoint: Checkpoint
     shown: Progress
@@ -162,7 +170,9 @@ class _Work:
         training = self.plan.training.get(name, mechanism.default_training)
         split = self._split(family, training.validation)
 
-        fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights")).to(split.x)
+        # The parents have the precision of the model, whatever the values have.
+        fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
+        fresh = fresh.to(device=split.context.device, dtype=fresh.precision or split.context.dtype)
         loop = Loop(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
         outcome = fresh.fit(split, loop)
         if fresh.has_density:
@@ -174,7 +184,7 @@ class _Work:
             type=family.child.kind,
             mechanism=type(fresh).__name__,
             nll=outcome.held_out.mean().item(),
-            rows=len(split.held_x),
+            rows=len(split.held),
             curves=loop.curves,
             seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
             notes=(*outcome.notes, *_ties(self.rows[name]), *_misfit(fresh, split)),
@@ -185,11 +195,11 @@ class _Work:
     def _split(self, family: Family, validation: float) -> Rows:
         """Splits the rows, the same way for every variable, into those to learn from and those held out."""
         x = self.rows[family.child.name]
-        parents = family.join(self.rows, x[:, :0])
+        parents = family.join(self.rows, self.empty)
         order = torch.randperm(len(x), generator=generator(self.plan.seed, "split")).to(x.device)
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
-        return Rows(x[kept], parents[kept], x[held], parents[held])
+        return Rows(x, parents, kept, held)
 
     def _tell(self, name: str) -> Callable[[str, int, float], None]:
         def tell(stage: str, epoch: int, loss: float) -> None:
@@ -220,10 +230,13 @@ def _checkpoint(
 
 def _ties(rows: Tensor) -> tuple[str, ...]:
     """Remarks on a value that many rows share: a density has no true height there."""
-    values, counts = rows[:, :1].unique(return_counts=True)
+    if rows.shape[-1] > 1:
+        return ()
+
+    values, counts = rows.unique(return_counts=True)
     most = counts.argmax()
     share = counts[most].item() / len(rows)
-    if rows.shape[-1] > 1 or share < LARGEST_TIE:
+    if share < LARGEST_TIE:
         return ()
 
     return (f"{share:.0%} of the rows share the value {values[most].item():g}: its density there is a spike",)

@@ -120,10 +120,12 @@ class SCM:
         plan = Plan(seed, self._training(training), checkpoint, progress)
         known = {} if only is None else self.variables
         variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known, names)
-        rows = {name: variables[name].inside(self._place(column)) for name, column in columns.items()}
+        rows = {name: self._laid(variables[name], column) for name, column in columns.items()}
         families = {name: self._family(name, variables) for name in names}
+        chosen = {name: self.mechanisms[name] for name in names}
+        empty = self._place(next(iter(columns.values()))[:, :0])
 
-        fitted, report = fit_mechanisms({name: self.mechanisms[name] for name in names}, families, rows, plan)
+        fitted, report = fit_mechanisms(chosen, families, rows, empty, plan)
         self.variables = variables
         self.mechanisms = {**self.mechanisms, **fitted}
         for name, mechanism in self.mechanisms.items():
@@ -216,7 +218,7 @@ class SCM:
         other.device = torch.device(device) if device is not None else self.device
         other.dtype = dtype or self.dtype
         other.mechanisms = {
-            name: mechanism.copy().to(device=other.device, dtype=other.dtype)
+            name: mechanism.copy().to(device=other.device, dtype=mechanism.precision or other.dtype)
             for name, mechanism in self.mechanisms.items()
         }
 
@@ -303,12 +305,15 @@ class SCM:
     def read_values(self, data: Any) -> dict[str, Tensor]:
         """Reads and checks values by variable, as rows of shape `(*batch, value)` on the model's device."""
         self._check_fitted()
-        columns = read({} if data is None else data, "values", tuple(self.graph))
+        columns = read({} if data is None else data, "values", tuple(self.graph), self._images)
         check_names(columns, tuple(self.graph), "values", optional=tuple(self.graph))
 
         rows = {name: self.variables[name].rows(columns[name], f"Variable {name!r}") for name in columns}
 
-        return {name: self.variables[name].inside(self._place(each)) for name, each in rows.items()}
+        return {
+            name: self.variables[name].inside(self._place(each, self.mechanisms[name].precision))
+            for name, each in rows.items()
+        }
 
     def read_noise(self, data: Any) -> dict[str, Tensor]:
         """Reads and checks noise by variable, as rows of shape `(*batch, noise)` on the model's device."""
@@ -358,21 +363,33 @@ class SCM:
     def _joined(self, name: str, x: Mapping[str, Tensor], empty: Tensor) -> Tensor:
         return self._family(name, self.variables).join(x, empty)
 
-    def _place(self, rows: Tensor) -> Tensor:
-        return rows.to(device=self.device, dtype=self.dtype)
+    def _place(self, rows: Tensor, precision: torch.dtype | None = None) -> Tensor:
+        return rows.to(device=self.device, dtype=precision or self.dtype)
+
+    def _laid(self, variable: Variable, rows: Tensor) -> Tensor:
+        """Lays out the rows of a fit; images stay as they came, because other types take several times as much."""
+        if variable.name in self._images:
+            return rows.to(self.device)
+
+        return variable.inside(self._place(rows))
+
+    @property
+    def _images(self) -> tuple[str, ...]:
+        """The variables whose mechanisms have a precision of their own."""
+        return tuple(name for name, mechanism in self.mechanisms.items() if mechanism.precision)
 
     def spread(self, name: str) -> Tensor:
         """The standard deviation of each component of a variable in the data of its fit; 1 where a law is given."""
-        sd = self.variables[name].sd or (1.0,) * self.variables[name].dim
+        sd = torch.tensor(self.variables[name].sd or (1.0,), dtype=self.dtype, device=self.device)
 
-        return torch.tensor(sd, dtype=self.dtype, device=self.device)
+        return sd.expand(self.variables[name].dim)
 
     def show(self, name: str, rows: Tensor) -> Tensor:
         """Brings values of a variable, as rows, to the shape in which people see them."""
-        return self._show(rows, self.variables[name].shape)
+        return self._show(rows, self.variables[name].shape, self.mechanisms[name].precision)
 
-    def _show(self, rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-        shown = unflatten(rows.detach(), shape).to(device="cpu", dtype=torch.float64)
+    def _show(self, rows: Tensor, shape: tuple[int, ...], precision: torch.dtype | None = None) -> Tensor:
+        shown = unflatten(rows.detach(), shape).to(device="cpu", dtype=precision or torch.float64)
 
         # A copy, so that a result can be written to without touching the input, or another result.
         return shown.clone(memory_format=torch.contiguous_format)
@@ -384,6 +401,7 @@ class SCM:
     def _draw(self, name: str, rows: int, seed: int | None) -> Tensor:
         dim = self.mechanisms[name].noise_dim
         noise = torch.randn(rows, dim, generator=generator(seed, name, "noise"), dtype=torch.float64)
+        noise[:, dim - self.mechanisms[name].still_dim :] = 0.0
 
         return self._place(noise)
 
@@ -392,7 +410,7 @@ class SCM:
 
     def _bind(self, name: str) -> Mechanism:
         bound = self.mechanisms[name].bind(self._family(name, self.variables), generator(0, name, "weights"))
-        return bound.to(device=self.device, dtype=self.dtype)
+        return bound.to(device=self.device, dtype=bound.precision or self.dtype)
 
     def _bind_given(self) -> None:
         """Makes a model whose laws are all given ready: they say themselves what their variables are."""

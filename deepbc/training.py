@@ -11,9 +11,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import ClassVar, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from deepbc._checks import check_between, check_count
 from deepbc.checkpoint import Checkpoint
@@ -24,7 +25,6 @@ from deepbc.seeds import generator
 from deepbc.sharing import Share
 
 LEAST_FALL = 1e-5
-CHUNK = 65_536
 SECONDS_BETWEEN_SAVES = 2.0
 
 
@@ -70,16 +70,53 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    r"""The rows of a fit: values `(rows, value)` and parents `(rows, parents)`, to learn from and held out."""
+    """The rows of a fit, to learn from and held out. Columns are left where they are, in memory or on disk.
 
-    x: Tensor
-    parents: Tensor
-    held_x: Tensor
-    held_parents: Tensor
+    Args:
+        column: The values of all rows, with shape `(rows, value)`; those of images may be bytes.
+        context: The parents of all rows, with shape `(rows, parents)`.
+        kept: Which rows to learn from.
+        held: Which rows are held out.
+    """
+
+    column: Tensor
+    context: Tensor
+    kept: Tensor
+    held: Tensor
+
+    @property
+    def x(self) -> Tensor:
+        """The values to learn from."""
+        return self.column[self.kept]
+
+    @property
+    def parents(self) -> Tensor:
+        """The parents to learn from."""
+        return self.context[self.kept]
+
+    @property
+    def held_x(self) -> Tensor:
+        """The values held out."""
+        return self.column[self.held]
+
+    @property
+    def held_parents(self) -> Tensor:
+        """The parents held out."""
+        return self.context[self.held]
+
+    def of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The values and the parents of some of all rows."""
+        return self.column[rows], self.context[rows]
 
 
 class Learner(nn.Module, ABC):
     """What the loop trains: a module with one loss a row."""
+
+    # So many rows are judged at a time.
+    judged: ClassVar[int] = 65_536
+
+    def begin(self, stream: Generator) -> None:
+        """Hears, before each pass over the rows, where random numbers of the loss are to come from."""
 
     @abstractmethod
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
@@ -91,8 +128,17 @@ class Learner(nn.Module, ABC):
         """
 
 
-# Trains a learner in a stage of that name and returns its held-out losses, with shape `(rows,)`.
-Train = Callable[[Learner, str], Tensor]
+class Train(Protocol):
+    """What runs the training loop."""
+
+    def __call__(self, learner: Learner, stage: str, *, share: float = 1.0) -> Tensor:
+        """Trains a learner and returns its held-out losses, with shape `(rows,)`.
+
+        Args:
+            learner: The learner.
+            stage: The name of the stage.
+            share: The part of the epochs and of the patience that it gets.
+        """
 
 
 @dataclass(slots=True)
@@ -131,9 +177,9 @@ class Loop:
     tell: Callable[[str, int, float], None]
     curves: dict[str, Curve] = field(default_factory=dict)
 
-    def __call__(self, learner: Learner, stage: str) -> Tensor:
+    def __call__(self, learner: Learner, stage: str, *, share: float = 1.0) -> Tensor:
         """Trains the learner to its least held-out loss and returns its held-out losses, with shape `(rows,)`."""
-        pull = self.training.pull / len(self.rows.x)
+        pull = self.training.pull / len(self.rows.kept)
         adam = Adam(learner, self.training.learning_rate, pull=pull, horizon=self.training.average)
         run, best_weights = self._resume(adam, stage)
         saved = time.monotonic()
@@ -142,8 +188,8 @@ class Loop:
             start = time.monotonic()
             run.train.append(self._epoch(learner, adam, stage, run.epoch))
             with adam.averaged():
-                run.held_out.append(self._mean_held_out(learner))
-            self._judge(adam, run, best_weights)
+                run.held_out.append(self._mean_held_out(learner, stage))
+            self._judge(adam, run, best_weights, share)
             run.seconds += time.monotonic() - start
             self.tell(stage, run.epoch, run.held_out[-1])
             if run.done or time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
@@ -154,17 +200,18 @@ class Loop:
         learner.requires_grad_(False)
         self.curves[stage] = Curve(tuple(run.train), tuple(run.held_out), run.seconds)
 
-        return self._held_out(learner, self.rows.held_x, self.rows.held_parents)
+        return self._held_out(learner, stage, self.rows.held)
 
     def _epoch(self, learner: Learner, adam: Adam, stage: str, epoch: int) -> float:
         """Passes once over the rows, in an order that the seed fixes, and returns the mean loss."""
-        rows = len(self.rows.x)
-        order = torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch)).to(self.rows.x.device)
-        total = torch.zeros((), dtype=torch.float64, device=self.rows.x.device)
+        kept = self.rows.kept
+        rows = len(kept)
+        order = kept[torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch)).to(kept.device)]
+        total = torch.zeros((), dtype=torch.float64, device=kept.device)
 
+        learner.begin(generator(self.seed, self.name, stage, epoch, "loss", self.share.rank))
         for batch in order.split(self.training.batch_of(rows)):
-            part = self.share.of(batch)
-            loss = learner.loss(self.rows.x[part], self.rows.parents[part]).sum() / len(batch)
+            loss = learner.loss(*self.rows.of(self.share.of(batch))).sum() / len(batch)
             loss.backward()
             self.share.sum(adam.gradient)
             adam.clip(self.training.clip)
@@ -173,7 +220,7 @@ class Loop:
 
         return self._finite(self.share.sum(total).item() / rows, epoch)
 
-    def _judge(self, adam: Adam, run: Run, best_weights: Tensor) -> None:
+    def _judge(self, adam: Adam, run: Run, best_weights: Tensor, share: float) -> None:
         """Keeps the averaged weights if they are the best so far, and stops after too long without."""
         run.epoch += 1
         run.waited += 1
@@ -181,19 +228,20 @@ class Loop:
             run.best, run.waited = run.held_out[-1], 0
             best_weights.copy_(adam.average)
 
-        run.done = run.waited >= self.training.patience or run.epoch >= self.training.epochs
+        enough = run.waited >= math.ceil(share * self.training.patience)
+        run.done = enough or run.epoch >= math.ceil(share * self.training.epochs)
 
-    def _mean_held_out(self, learner: Learner) -> float:
+    def _mean_held_out(self, learner: Learner, stage: str) -> float:
         """The mean held-out loss, over the shares of all processes."""
-        x, parents = self.share.of(self.rows.held_x), self.share.of(self.rows.held_parents)
-        total = self._held_out(learner, x, parents).sum().double()
+        total = self._held_out(learner, stage, self.share.of(self.rows.held)).sum().double()
 
-        return self._finite(self.share.sum(total).item() / len(self.rows.held_x), None)
+        return self._finite(self.share.sum(total).item() / len(self.rows.held), None)
 
-    def _held_out(self, learner: Learner, x: Tensor, parents: Tensor) -> Tensor:
+    def _held_out(self, learner: Learner, stage: str, rows: Tensor) -> Tensor:
+        # The same random numbers in each epoch, so that losses can be compared.
+        learner.begin(generator(self.seed, self.name, stage, "held out", self.share.rank))
         with torch.no_grad():
-            chunks = zip(x.split(CHUNK), parents.split(CHUNK), strict=True)
-            return torch.cat([learner.loss(*chunk) for chunk in chunks])
+            return torch.cat([learner.loss(*self.rows.of(chunk)) for chunk in rows.split(learner.judged)])
 
     def _finite(self, loss: float, epoch: int | None) -> float:
         if math.isfinite(loss):

@@ -14,6 +14,8 @@ from deepbc._checks import NUMBERS, check_batches, check_bounds, check_finite, c
 from deepbc.errors import SettingError
 
 OPEN = (-math.inf, math.inf)
+# So many rows of images are read at a time.
+CHUNK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Variable:
         shape: The shape of one value: `()` for a scalar, `(dim,)` for a vector.
         lower: The lower bound, minus infinity where there is none.
         upper: The upper bound, infinity where there is none.
-        sd: The standard deviation of each component in the data of the fit; 1 where no data was seen or it is constant.
+        sd: The standard deviation of each component in the data of the fit, or one of all (images); 1 where no data was
+            seen or it is constant.
     """
 
     name: str
@@ -36,7 +39,7 @@ class Variable:
 
     def __post_init__(self) -> None:
         check_bounds(self.lower, self.upper, f"Variable {self.name!r}")
-        check_spread(self.sd, self.dim, f"Variable {self.name!r}")
+        check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, f"Variable {self.name!r}")
 
     @classmethod
     def seen(cls, name: str, column: Tensor, bounds: tuple[float, float]) -> Self:
@@ -48,7 +51,8 @@ class Variable:
             bounds: The declared bounds, infinite where open.
         """
         shape = tuple(column.shape[1:])
-        sd = flatten(column, shape, f"Variable {name!r}").std(0, correction=0)
+        rows = flatten(column, shape, f"Variable {name!r}")
+        sd = _spread_of_all(rows) if len(shape) > 1 else rows.std(0, correction=0)
 
         return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()))
 
@@ -64,7 +68,9 @@ class Variable:
 
     @property
     def kind(self) -> str:
-        """The type: vector, bounded or real."""
+        """The type: image, vector, bounded or real."""
+        if len(self.shape) > 1:
+            return "image"
         if self.shape:
             return "vector"
         return "bounded" if self.bounded else "real"
@@ -83,7 +89,8 @@ class Variable:
         """
         rows = flatten(column, self.shape, where)
         check_finite(rows, where)
-        check_inside(rows, self.lower, self.upper, where)
+        if self.bounded:
+            check_inside(rows, self.lower, self.upper, where, attained=len(self.shape) > 1)
 
         return rows
 
@@ -144,6 +151,17 @@ def flatten(column: Tensor, shape: tuple[int, ...], where: str) -> Tensor:
 def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Brings rows of shape `(*batch, dim)` back to the shape `(*batch, *shape)`."""
     return rows.reshape((*rows.shape[:-1], *shape))
+
+
+def _spread_of_all(rows: Tensor) -> Tensor:
+    """The standard deviation of all components together, a chunk at a time, with shape `(1,)`."""
+    count, total, square = 0, 0.0, 0.0
+    for chunk in rows.split(CHUNK):
+        chunk = chunk.double()
+        count, total = count + chunk.numel(), total + chunk.sum().item()
+        square += chunk.square().sum().item()
+
+    return torch.tensor([max(0.0, square / count - (total / count) ** 2)], dtype=torch.float64).sqrt()
 
 
 def read_bounds(bounds: Any, where: str) -> tuple[float, float]:

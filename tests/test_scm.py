@@ -262,7 +262,7 @@ def test_many_rows_pass_in_chunks(monkeypatch):
     seen = []
     spy = bc.Equation(predict=lambda u, p: u, abduct=lambda x, p: (seen.append(len(x)), x)[1])
     spied = scm.replace("b", spy)
-    monkeypatch.setattr("deepbc.mechanisms.base.CHUNK", 3)
+    monkeypatch.setattr("deepbc.mechanisms.Mechanism.chunk", 3)
 
     assert torch.equal(scm.sample(20, seed=0).values["v"], world.values["v"])
     assert torch.equal(scm.predict(noise)["y"], world.values["y"].unflatten(0, (4, 5)))

@@ -24,7 +24,6 @@ from deepbc.training import Learner, Rows, Train, Training
 from deepbc.variables import Family
 
 LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-CHUNK = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,10 @@ class Mechanism(Learner):
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
     exact: ClassVar[bool] = True
     default_training: ClassVar[Training] = Training()
+    # The type of its weights and values where that is not the model's own: networks of images need no more digits.
+    precision: ClassVar[torch.dtype | None] = None
+    # So many rows are computed at a time.
+    chunk: ClassVar[int] = 16_384
 
     family: Family | None
     value: int | None = None
@@ -71,6 +74,16 @@ class Mechanism(Learner):
     def noise_dim(self) -> int:
         """The dimension of the noise."""
         return self.value_dim
+
+    @property
+    def still_dim(self) -> int:
+        """The number of components, at the end of the noise, that no question ever moves."""
+        return 0
+
+    @property
+    def moving_dim(self) -> int:
+        """The number of the other components."""
+        return self.noise_dim - self.still_dim
 
     @property
     def value_dim(self) -> int:
@@ -139,7 +152,7 @@ class Mechanism(Learner):
         """
         u, parents = self._aligned(u, self.noise_dim, parents, "noise")
 
-        return _in_chunks(self._predict, u, parents)
+        return self._in_chunks(self._predict, u, parents)
 
     def abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes the noise :math:`u = f^{-1}(x_{pa}, x)`; NaN where no noise gives that value.
@@ -153,7 +166,7 @@ class Mechanism(Learner):
         """
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return _in_chunks(self._abduct, x, parents)
+        return self._in_chunks(self._abduct, x, parents)
 
     def reduce(self, x: Tensor) -> Tensor:
         r"""Computes what of an abduction depends on the value alone, so that many parents can be tried at that value.
@@ -199,7 +212,7 @@ class Mechanism(Learner):
         self._check_density()
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return _in_chunks(lambda *rows: self._invert(*rows)[1], x, parents)
+        return self._in_chunks(lambda *rows: self._invert(*rows)[1], x, parents)
 
     def log_prob(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes :math:`\log p(x \mid x_{pa})` in the data's own units, with shape `(*batch,)`.
@@ -211,7 +224,7 @@ class Mechanism(Learner):
         self._check_density()
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return _in_chunks(self._log_prob, x, parents)
+        return self._in_chunks(self._log_prob, x, parents)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
@@ -235,6 +248,17 @@ class Mechanism(Learner):
         batch = check_axes(where, what, given, dim, parents, self.parents_dim)
 
         return given.expand(*batch, -1), parents.expand(*batch, -1)
+
+    def _in_chunks(self, law: Callable[[Tensor, Tensor], Tensor], given: Tensor, parents: Tensor) -> Tensor:
+        """Applies a law, which acts row by row, to so many rows at a time that what it needs on the way stays small."""
+        batch = given.shape[:-1]
+        if batch.numel() <= self.chunk:
+            return law(given, parents)
+
+        chunks = zip(given.flatten(0, -2).split(self.chunk), parents.flatten(0, -2).split(self.chunk), strict=True)
+        joined = torch.cat([law(*chunk) for chunk in chunks])
+
+        return joined.reshape(*batch, *joined.shape[1:])
 
     def _check_density(self) -> None:
         if not self.has_density:
@@ -275,15 +299,3 @@ class Mechanism(Learner):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
-
-
-def _in_chunks(law: Callable[[Tensor, Tensor], Tensor], given: Tensor, parents: Tensor) -> Tensor:
-    """Applies a law, which acts row by row, to so many rows at a time that what it needs on the way stays small."""
-    batch = given.shape[:-1]
-    if batch.numel() <= CHUNK:
-        return law(given, parents)
-
-    chunks = zip(given.flatten(0, -2).split(CHUNK), parents.flatten(0, -2).split(CHUNK), strict=True)
-    joined = torch.cat([law(*chunk) for chunk in chunks])
-
-    return joined.reshape(*batch, *joined.shape[1:])

@@ -173,7 +173,7 @@ class _Plan:
             for name in names
             if name in aims and solver.pins and scm.mechanisms[name].pinnable and not aims[name].interval
         )
-        free = tuple(name for name in names if name not in pinned and name in scope and scm.mechanisms[name].noise_dim)
+        free = tuple(name for name in names if name not in pinned and name in scope and scm.mechanisms[name].moving_dim)
         fixed = unchanging(scm, names, {*pinned, *free})
 
         return cls(scm, solver, distance, aims, names, pinned, free, fixed, frozenset(scope))
@@ -200,13 +200,14 @@ class _Plan:
 
     def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
         scm, carriers = self.scm, (*self.free, *self.pinned)
-        sizes = [u[name].shape[-1] for name in self.free]
+        sizes = [scm.mechanisms[name].moving_dim for name in self.free]
         sd = {name: scm.spread(name) for name in aims}
         constrained = [name for name in self.names if name in aims and name not in self.pinned]
-        empty = next(iter(x.values()))[:, :0]
+        empty = next(iter(u.values()))[:, :0]
 
         def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-            noise = dict(zip(self.free, v.split(sizes, dim=-1), strict=True)) if self.free else {}
+            parts = zip(self.free, v.split(sizes, dim=-1), strict=True) if self.free else ()
+            noise = {name: beside([part, given[f"still {name}"]], part) for name, part in parts}
             held = {name: given[f"noise of {name}"] for name in self.names if f"noise of {name}" in given}
             values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
             reduced = {name: given[f"reduced {name}"] for name in self.pinned}
@@ -219,13 +220,15 @@ class _Plan:
 
         with torch.no_grad():
             given = {f"noise of {name}": u[name] for name in self.names if name not in carriers}
+            given |= {f"still {name}": u[name][:, size:] for name, size in zip(self.free, sizes, strict=True)}
             given |= {f"value of {name}": x[name] for name in self.fixed}
             given |= {f"value of {name}": aims[name].lower for name in self.pinned}
             given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
 
-        rest = beside([u[name] for name in carriers], empty)
-        terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
-        moves = [torch.full_like(u[name], name in self.scope, dtype=torch.bool) for name in carriers]
+        moving = {name: u[name][:, : scm.mechanisms[name].moving_dim] for name in carriers}
+        rest = beside(list(moving.values()), empty)
+        terms = [Term(self.distance.of(name), self.distance.weight(name), moving[name].shape[-1]) for name in carriers]
+        moves = [torch.full_like(each, name in self.scope, dtype=torch.bool) for name, each in moving.items()]
 
         return Problem(
             rest=rest,
@@ -247,9 +250,11 @@ class _Plan:
         """
         scm = self.scm
         carriers = (*self.free, *self.pinned)
-        parts = solution.noises.split([u[name].shape[-1] for name in carriers], dim=-1) if carriers else ()
+        sizes = [scm.mechanisms[name].moving_dim for name in carriers]
+        parts = solution.noises.split(sizes, dim=-1) if carriers else ()
         found = {
-            name: torch.where(stays.unsqueeze(-1), u[name], part) for name, part in zip(carriers, parts, strict=True)
+            name: torch.where(stays.unsqueeze(-1), u[name], beside([part, u[name][:, part.shape[-1] :]], part))
+            for name, part in zip(carriers, parts, strict=True)
         }
         changing = {*carriers, *scm.graph.descendants(*carriers)}
         values = {name: x[name] for name in scm.graph if name not in changing}

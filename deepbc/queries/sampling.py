@@ -167,7 +167,7 @@ class _Plan:
             if name not in scope:
                 check_drawable(name, "its own noise is out of scope", sampler)
 
-        moving = [name for name in scm.graph.order if name in scope and scm.mechanisms[name].noise_dim]
+        moving = [name for name in scm.graph.order if name in scope and scm.mechanisms[name].moving_dim]
         for name in moving:
             if name not in met:
                 check_proper_weight(distance.weight(name), name)
@@ -203,9 +203,11 @@ class _Plan:
             world = self._walk(draws.v.flatten(0, 1).to(scm.dtype), given)
             noise = {name: each.repeat(samples, 1) for name, each in u.items()} | world.u
             for name in self.direct:
-                chance = streams.uniform(samples * u[name].shape[-1], "noise", name)
+                moving, still = scm.mechanisms[name].moving_dim, scm.mechanisms[name].still_dim
+                chance = streams.uniform(samples * moving, "noise", name)
                 move = self._power(name).draw(chance, self.distance.weight(name)).to(noise[name])
-                noise[name] = noise[name] + move.reshape(len(rows), samples, -1).transpose(0, 1).flatten(0, 1)
+                move = move.reshape(len(rows), samples, moving).transpose(0, 1).flatten(0, 1)
+                noise[name] = noise[name] + torch.nn.functional.pad(move, (0, still))
             carriers = (*self.free, *self.direct, *self.pinned, *self.inside)
             changing = {*carriers, *scm.graph.descendants(*carriers)}
             values = {name: each.repeat(samples, 1) for name, each in x.items() if name not in changing} | world.x
@@ -229,10 +231,11 @@ class _Plan:
         scm, carriers = self.scm, (*self.free, *self.pinned, *self.inside)
         asked = {name: each.select(rows) for name, each in self.asked.items()}
         fixed = unchanging(scm, self.names, {*self.free, *self.pinned, *self.inside})
-        empty = next(iter(x.values()))[:, :0]
+        empty = next(iter(u.values()))[:, :0]
 
         with torch.no_grad():
             given = {f"noise of {name}": u[name] for name in self.names if name not in self.free}
+            given |= {f"still {name}": u[name][:, scm.mechanisms[name].moving_dim :] for name in self.free}
             given |= {f"value of {name}": x[name] for name in fixed}
             given |= {f"value of {name}": asked[name].lower for name in self.pinned}
             for name, each in asked.items():
@@ -246,8 +249,9 @@ class _Plan:
         def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
             world = self._walk(v, given)
 
-            return beside([world.u[name] for name in carriers], v[:, :0]), world.further
+            return beside([self._moving(name, world.u[name]) for name in carriers], v[:, :0]), world.further
 
+        u, mode = ({name: self._moving(name, each) for name, each in part.items()} for part in (u, mode))
         rest = beside([u[name] for name in carriers], empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
         spread = [torch.full_like(u[name][0], (2 * self.distance.weight(name)) ** -0.5) for name in self.free]
@@ -266,6 +270,10 @@ class _Plan:
             cost=Cost(terms, rest),
         )
 
+    def _moving(self, name: str, u: Tensor) -> Tensor:
+        """The part of a noise that may move."""
+        return u[:, : self.scm.mechanisms[name].moving_dim]
+
     def _rising(self, name: str, x: Rows, asked: Asked) -> Tensor:
         """Whether the value rises with the noise, with shape `(rows, 1)`."""
         scm = self.scm
@@ -279,8 +287,9 @@ class _Plan:
     def _walk(self, v: Tensor, given: Mapping[str, Tensor]) -> "_World":
         """Completes the antecedent and its causes from the free coordinates, `(rows, free)`."""
         scm, penalty = self.scm, self.sampler.penalty
-        sizes = [scm.mechanisms[name].noise_dim for name in self.free] + [1] * len(self.inside)
+        sizes = [scm.mechanisms[name].moving_dim for name in self.free] + [1] * len(self.inside)
         found = dict(zip((*self.free, *self.inside), v.split(sizes, dim=-1), strict=True)) if sizes else {}
+        found |= {name: beside([found[name], given[f"still {name}"]], v) for name in self.free}
         values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
         held = [name for name in self.names if name not in (*self.free, *self.pinned, *self.inside)]
         noise = {name: given[f"noise of {name}"] for name in held}
