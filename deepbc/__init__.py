@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepbc.graph import CausalGraph
     from deepbc.intervals import at_least, at_most, between
     from deepbc.laws import law
-    from deepbc.mechanisms import Additive, Equation, Flow, Linear, Mechanism, Predictor
+    from deepbc.mechanisms import Additive, ConvVAE, Equation, Flow, Linear, Mechanism, Predictor
     from deepbc.queries import backtrack, backtrack_samples, intervene
     from deepbc.results import Counterfactual, Diagnostics, FitReport, Status
     from deepbc.samplers import Hamiltonian, Langevin, Sampler
@@ -38,6 +38,7 @@ __all__ = [
     "Absolute",
     "Additive",
     "CausalGraph",
+    "ConvVAE",
     "Counterfactual",
     "DataError",
     "DeepBCError",
@@ -82,6 +83,7 @@ _HOMES = {
     "SCM": "scm",
     "Additive": "mechanisms",
     "CausalGraph": "graph",
+    "ConvVAE": "mechanisms",
     "Counterfactual": "results",
     "Distance": "distances",
     "Equation": "mechanisms",

@@ -17,6 +17,7 @@ __all__ = [
     "check_fits",
     "check_forced",
     "check_graph",
+    "check_image_shape",
     "check_images",
     "check_inside",
     "check_kept",
@@ -62,6 +63,8 @@ from deepbc.errors import DataError, FitError, GraphError, SettingError, Unknown
 
 INTEGERS = (int, np.integer)
 NUMBERS = (int, float, np.integer, np.floating)
+# The channels that an image may have.
+CHANNELS = (1, 3, 4)
 
 
 def fail_graph(message: str) -> NoReturn:
@@ -518,3 +521,20 @@ def check_labels(labels: Tensor, batch: tuple[int, ...]) -> None:
             f"beside ({', '.join([*map(str, batch), 'height', 'width'])}). Give one label for each image."
         )
     check_range(labels, 0, 255, "labels", whole=True)
+
+
+def check_image_shape(shape: tuple[int, ...], preset: str, where: str) -> tuple[int, int, int]:
+    """Returns the channels, height and width of an image; channels come first, or last."""
+    if preset == "paper" and shape != (28, 28):
+        raise DataError(f"{where}: expected images of 28 x 28 for the paper's networks, got {shape}. Take the default.")
+    if len(shape) == 2:
+        return 1, shape[0], shape[1]
+    if len(shape) == 3 and shape[0] in CHANNELS:
+        return shape[0], shape[1], shape[2]
+    if len(shape) == 3 and shape[2] in CHANNELS:
+        return shape[2], shape[0], shape[1]
+
+    raise DataError(
+        f"{where}: expected images of shape (height, width), (channel, height, width) or (height, width, channel) with "
+        f"1, 3 or 4 channels, got {shape}. Give the column the shape (rows, height, width)."
+    )

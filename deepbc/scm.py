@@ -224,6 +224,19 @@ class SCM:
 
         return other
 
+    def precise(self, names: Collection[str]) -> "SCM":
+        """The model with the precision of its noise in all of these variables, for a search through their laws."""
+        images = [name for name in self._images if name in names]
+        other = copy.copy(self)
+        made = {name: self.mechanisms[name].copy().to(device=self.device, dtype=self.dtype) for name in images}
+        other.mechanisms = {**self.mechanisms, **made}
+
+        return other if images else self
+
+    def rounding(self, names: Collection[str]) -> float:
+        """The least step of numbers next to 1 in the laws of these variables."""
+        return max(torch.finfo(self.mechanisms[name].precision or self.dtype).eps for name in names)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the model as a folder of a manifest and weights; an older model of that name is replaced."""
         # Loaded here and in `load` alone: the validation of manifests takes as long to load as all the rest of deepbc.

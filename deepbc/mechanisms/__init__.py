@@ -1,6 +1,6 @@
 """Causal laws: learned from data, or given."""
 
-__all__ = ["Additive", "Equation", "Flow", "Linear", "Mechanism", "Predictor"]
+__all__ = ["Additive", "ConvVAE", "Equation", "Flow", "Linear", "Mechanism", "Predictor"]
 
 from deepbc.mechanisms.additive import Additive
 from deepbc.mechanisms.base import Mechanism
@@ -8,3 +8,4 @@ from deepbc.mechanisms.equation import Equation
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.predictor import Predictor
+from deepbc.mechanisms.vae import ConvVAE

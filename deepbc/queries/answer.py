@@ -94,14 +94,15 @@ def _error(scm: SCM, asked: Mapping[str, Asked], u: Rows, reach: float) -> tuple
         The largest miss, in standard deviations of the variable, and whether it counts as none; a NaN does not.
     """
     names = {*asked, *scm.graph.ancestors(*asked)}
+    eps = scm.rounding(names)
     fresh, _ = scm.complete_rows({}, {name: u[name] for name in names}, names=names)
 
     errors, met = [], []
     for name, each in asked.items():
         sd = scm.spread(name)
         missed = each.missed(fresh[name]) / sd
-        rounding = ROUNDING * torch.finfo(scm.dtype).eps * fresh[name].abs() / sd
-        allowed = torch.maximum(torch.full_like(missed, max(reach, 1e3 * torch.finfo(scm.dtype).eps)), rounding)
+        rounding = ROUNDING * eps * fresh[name].abs() / sd
+        allowed = torch.maximum(torch.full_like(missed, max(reach, 1e3 * eps)), rounding)
         errors.append(missed.amax(-1))
         met.append((missed <= allowed).all(-1))
 

@@ -168,6 +168,7 @@ class _Plan:
         cls, scm: SCM, solver: Solver, distance: Distance, scope: Sequence[str], aims: Mapping[str, Asked]
     ) -> "_Plan":
         names = tuple(name for name in scm.graph.order if name in {*aims, *scm.graph.ancestors(*aims)})
+        scm = scm.precise(names)
         pinned = tuple(
             name
             for name in names

@@ -1,0 +1,329 @@
+r"""The law of an image: a conditional variational autoencoder.
+
+A decoder draws an image from its noise and its parents, an encoder reads the noise back:
+
+.. math:: x = g(x_{pa}) \, m(u, x_{pa}) + \sigma \varepsilon, \qquad q(u \mid x) = N(e(x, x_{pa}), s^2(x, x_{pa})),
+
+with :math:`g` the brightness that goes with the parents, :math:`m` the decoder and :math:`\sigma` learned. The law is
+the decoder's mean and its inverse the encoder's mean, so it is not exact; with a *residual* the part of the image that
+the decoder misses is kept as noise of its own, :math:`x = g m + r`, which no question moves. Training maximises
+
+.. math::
+
+    E_q \log N(x; g m, \sigma^2) - \beta \, KL(q \,\|\, N(0, I))
+    - \lambda \sum_{ab} \mathrm{corr}(\phi_a(u), \psi_b(x_{pa}))^2.
+
+The last term is what a plain autoencoder lacks. A causal law takes noise and parents to be independent, but an encoder
+gladly leaves what the parents say in the noise as well; then the image of other parents would not obey them. So the
+correlations of powers of the noise with powers of the parents are driven to nothing. For the same end the encoder sees
+images divided by their brightness.
+
+References:
+    Auto-Encoding Variational Bayes (Kingma and Welling, 2014).
+    beta-VAE: Learning Basic Visual Concepts with a Constrained Variational Framework (Higgins et al., 2017).
+    Simple and Effective VAE Training with Calibrated Decoders (Rybkin, Daniilidis and Levine, 2021): a learned sigma.
+"""
+
+__all__ = ["ConvVAE"]
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+from deepbc._checks import CHANNELS, check_between, check_choice, check_count, check_image_shape, check_type
+from deepbc.mechanisms.base import LOG_SQRT_2PI, Mechanism, Outcome
+from deepbc.nn.conv import Drawer, Network, PaperDrawer, PaperReader, Reader, start
+from deepbc.training import Rows, Train, Training
+from deepbc.variables import Family
+
+PRESETS = ("default", "paper")
+# How strongly noise and parents are kept apart, and the fewest rows of which correlations tell anything.
+APART, FEWEST = 100.0, 16
+# Images are a little brighter than their parents say at most; no brightness is below this part of the range.
+BRIGHTER, DARKEST = 1.25, 0.02
+ROWS_FOR_A_START = 20_000
+BOUND = "its nll is an upper bound: an image has no exact density here"
+
+
+class ConvVAE(Mechanism):
+    """Creates the law of an image of any size, grey or in colour.
+
+    Args:
+        noise: The dimension of the noise.
+        width: The channels of each layer of the networks.
+        beta: The weight of what the noise costs; 1 by default, 3 in the paper.
+        residual: Whether the part of an image that the decoder misses is kept as noise of its own. Then an image is
+            returned exactly where nothing changes. It is no coordinate of any question, and 0 in samples.
+        preset: `"default"`, or `"paper"`: the networks and the loss of the paper, for grey images of 28 x 28.
+
+    Example:
+        >>> ConvVAE(noise=16)
+        ConvVAE(noise=16, width=32, beta=None, residual=False, preset='default')
+    """
+
+    exact: ClassVar[bool] = False
+    precision: ClassVar[torch.dtype | None] = torch.float32
+    chunk: ClassVar[int] = 512
+    judged: ClassVar[int] = 1024
+    default_training: ClassVar[Training] = Training(
+        epochs=30, batch=128, learning_rate=2e-3, patience=5, average=400, pull=0.0, clip=1e4, validation=0.1
+    )
+
+    log_sigma: Tensor
+    middle: Tensor
+    spread: Tensor
+    pixels: Tensor
+    brightness: Tensor
+    limits: Tensor
+
+    def __init__(
+        self,
+        *,
+        noise: int = 32,
+        width: int = 32,
+        beta: float | None = None,
+        residual: bool = False,
+        preset: str = "default",
+    ) -> None:
+        super().__init__()
+        check_count(noise, "ConvVAE noise", least=1)
+        check_count(width, "ConvVAE width", least=1)
+        if beta is not None:
+            check_between(beta, 0.0, math.inf, "ConvVAE beta")
+        check_type(residual, bool, "ConvVAE residual")
+        self.noise, self.width, self.beta, self.residual = noise, width, beta, residual
+        self.preset = check_choice(preset, PRESETS, "ConvVAE preset")
+        self.stream: Generator | None = None
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "noise": self.noise,
+            "width": self.width,
+            "beta": self.beta,
+            "residual": self.residual,
+            "preset": self.preset,
+        }
+
+    @property
+    def noise_dim(self) -> int:
+        return self.noise + self.still_dim
+
+    @property
+    def still_dim(self) -> int:
+        return self.value_dim if self.residual else 0
+
+    def rows_needed(self, family: Family) -> int:
+        return 2 * FEWEST
+
+    def begin(self, stream: Generator) -> None:
+        self.stream = stream
+
+    def _build(self, family: Family, generator: Generator) -> None:
+        shape = check_image_shape(family.child.shape, self.preset, f"Variable {family.child.name!r}")
+        parents = family.parents_dim
+        # A network needs something to look at, even where there are no parents.
+        seen = max(1, parents)
+        # Modules draw first weights from torch's own stream, which is not ours to move.
+        with torch.random.fork_rng(devices=[]):
+            if self.preset == "paper":
+                self.encoder: Network = PaperReader(seen, 2 * self.noise)
+                self.decoder: Network = PaperDrawer(seen, self.noise)
+            else:
+                self.encoder = Reader(shape, seen, 2 * self.noise, self.width)
+                self.decoder = Drawer(shape, seen, self.noise, self.width)
+        start(self, generator)
+        if self.preset == "paper":
+            # The paper's loss is the squared error.
+            self.register_buffer("log_sigma", torch.tensor(0.5 * math.log(0.5)))
+        else:
+            self.log_sigma = nn.Parameter(torch.tensor(-2.0))
+        self.register_buffer("middle", torch.zeros(parents))
+        self.register_buffer("spread", torch.ones(parents))
+        self.register_buffer("pixels", torch.tensor([0.0, 1.0]))
+        self.register_buffer("brightness", torch.zeros(1 + _powers(torch.zeros(1, seen)).shape[-1], shape[0]))
+        self.register_buffer("limits", torch.ones(2, shape[0]))
+        self.float()
+
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        batch, seen = u.shape[:-1], self._flat(parents)
+        z, r = u.reshape(-1, u.shape[-1]).tensor_split([self.noise], dim=-1)
+        x = self._rows(self._draw(z.to(seen), seen))
+        if self.residual:
+            x = (x.double() + r.double()).to(seen)
+        low, high = self.pixels
+
+        return torch.minimum(torch.maximum(x, low), high).reshape(*batch, -1)
+
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        batch, seen = x.shape[:-1], self._flat(parents)
+        x = x.reshape(-1, x.shape[-1])
+        z = self._read(self._images(x), seen)[0]
+        u = z.to(parents.dtype)
+        if self.residual:
+            u = torch.cat([u, x.to(parents.dtype) - self._rows(self._draw(z, seen)).to(parents.dtype)], dim=-1)
+
+        return u.reshape(*batch, -1)
+
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError  # `has_density` is false, so that nobody asks
+
+    def loss(self, x: Tensor, parents: Tensor) -> Tensor:
+        """Computes an upper bound of the negative log-likelihood of each row, and how much noise and parents share."""
+        image, seen = self._images(x), self._seen(parents)
+        mean, log_variance = self._read(image, seen)
+        drawn = self._noise(mean)
+        u = mean + (0.5 * log_variance).exp() * drawn
+        miss = (self._lit(u, seen) - image).square().flatten(1).sum(-1)
+        low, high = self.pixels
+        pixels = image[0].numel()
+        nll = 0.5 * miss * (-2 * self.log_sigma).exp() + pixels * (self.log_sigma + LOG_SQRT_2PI + (high - low).log())
+        cost = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+        paper = self.preset == "paper"
+        beta = (3.0 if paper else 1.0) if self.beta is None else self.beta
+        shared = 0.0 if paper or not self.parents_dim or len(x) < FEWEST else APART * _shared(u, seen)
+
+        bound: Tensor = nll + beta * cost + shared
+
+        return bound
+
+    def _fit(self, rows: Rows, train: Train) -> Outcome:
+        self._start(rows)
+        held_out = train(self, "autoencoder")
+
+        return Outcome(held_out, (BOUND, f"reads {self._told(rows):.0%} of the variance of the parents from the noise"))
+
+    @torch.no_grad()
+    def _start(self, rows: Rows) -> None:
+        """Takes the scales from the data, and brightness from least squares of its logarithm on the parents."""
+        x, parents = rows.of(rows.kept[:ROWS_FOR_A_START])
+        if self.parents_dim:
+            self.middle.copy_(parents.mean(0))
+            self.spread.copy_(parents.std(0, correction=0).clamp_min(1e-12))
+        self.pixels.copy_(self._range(rows.column))
+        if self.preset == "paper":
+            return
+
+        brightest = torch.cat([self._images(chunk).flatten(2).amax(-1) for chunk in x.split(self.chunk)])
+        brightest = brightest.clamp_min(DARKEST).double()
+        known = _powers(self._seen(parents)).double()
+        known = torch.cat([torch.ones_like(known[:, :1]), known], dim=-1)
+        weights = torch.linalg.lstsq(known, brightest.log(), driver="gelsd").solution
+        self.brightness.copy_(weights)
+        self.limits.copy_(torch.stack([brightest.amin(0), brightest.amax(0)]))
+
+    def _range(self, column: Tensor) -> Tensor:
+        """The declared bounds, or the least and the largest value seen."""
+        child = self._bound().child
+        seen = torch.stack([column.min(), column.max()]).tolist()
+        ends = (child.lower, child.upper)
+
+        return torch.tensor([end if math.isfinite(end) else other for end, other in zip(ends, seen, strict=True)])
+
+    @torch.no_grad()
+    def _told(self, rows: Rows) -> float:
+        """How much of the variance of the parents, held out, least squares read from powers of the noise."""
+        x, parents = rows.of(rows.held[:ROWS_FOR_A_START])
+        if not self.parents_dim or len(x) < 4 * self.noise:
+            return 0.0
+        u = torch.cat([self._read(self._images(chunk), self._seen(p))[0] for chunk, p in _chunks(x, parents)])
+        known = torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1).double()
+        seen = self._seen(parents).double()
+        half = len(u) // 2
+        weights = torch.linalg.lstsq(known[:half], seen[:half], driver="gelsd").solution
+        missed = (known[half:] @ weights - seen[half:]).square().mean(0) / seen[half:].var(0)
+
+        return max(0.0, 1 - float(missed.min()))
+
+    def _seen(self, parents: Tensor) -> Tensor:
+        """The parents as the networks see them, with shape `(*batch, parents)`; a single 0 where there are none."""
+        if not self.parents_dim:
+            return self.middle.new_zeros(*parents.shape[:-1], 1)
+
+        return (parents.to(self.middle) - self.middle) / self.spread
+
+    def _flat(self, parents: Tensor) -> Tensor:
+        """What the networks see, one row after the other."""
+        seen = self._seen(parents)
+
+        return seen.reshape(-1, seen.shape[-1])
+
+    def _noise(self, like: Tensor) -> Tensor:
+        if self.stream is None:
+            return torch.zeros_like(like)
+
+        return torch.randn(like.shape, generator=self.stream, dtype=like.dtype).to(like.device)
+
+    def _gain(self, seen: Tensor) -> Tensor:
+        """The brightness that goes with the parents, with shape `(batch, channel, 1, 1)`."""
+        known = _powers(seen)
+        logarithm = self.brightness[0] + known @ self.brightness[1:]
+
+        gain: Tensor = torch.minimum(torch.maximum(logarithm.exp(), self.limits[0]), self.limits[1])
+
+        return gain[..., None, None]
+
+    def _read(self, image: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """Reads the mean and the log-variance of the noise from images `(batch, channel, height, width)`."""
+        mean, log_variance = self.encoder(image / self._gain(seen), seen).chunk(2, dim=-1)
+
+        return mean, log_variance.clamp(-12.0, 4.0)
+
+    def _lit(self, u: Tensor, seen: Tensor) -> Tensor:
+        """Draws images with values of about 0 to 1."""
+        drawn: Tensor = self.decoder(u, seen)
+        if self.preset == "paper":
+            return drawn
+
+        lit: Tensor = BRIGHTER * torch.sigmoid(drawn - 2.0) * self._gain(seen)
+
+        return lit
+
+    def _draw(self, u: Tensor, seen: Tensor) -> Tensor:
+        """Draws images in units of the data."""
+        low, high = self.pixels
+        drawn: Tensor = low + (high - low) * self._lit(u, seen)
+
+        return drawn
+
+    def _images(self, x: Tensor) -> Tensor:
+        """Brings rows `(batch, value)` to images of about 0 to 1, with shape `(batch, channel, height, width)`."""
+        shape, low = self._bound().child.shape, self.pixels[0]
+        x = (x.to(low) - low) / (self.pixels[1] - low)
+        x = x.reshape(-1, *shape)
+        if len(shape) == 2:
+            return x.unsqueeze(1)
+
+        return x if shape[0] in CHANNELS else x.movedim(-1, 1)
+
+    def _rows(self, image: Tensor) -> Tensor:
+        """Brings images back to rows."""
+        shape = self._bound().child.shape
+        if len(shape) == 3 and shape[0] not in CHANNELS:
+            image = image.movedim(1, -1)
+
+        return image.flatten(1)
+
+
+def _powers(seen: Tensor) -> Tensor:
+    """The parents, their squares, cubes and products, with shape `(batch, powers)`."""
+    first, second = torch.triu_indices(seen.shape[-1], seen.shape[-1], device=seen.device)
+
+    return torch.cat([seen, seen[..., first] * seen[..., second], seen**3], dim=-1)
+
+
+def _shared(u: Tensor, seen: Tensor) -> Tensor:
+    """The sum of squared correlations of powers of the noise and of the parents, less what chance gives."""
+    noise, parents = (_standard(each) for each in (torch.cat([u, u.square()], dim=-1), _powers(seen)))
+    correlation = noise.mT @ parents / len(u)
+
+    return (correlation.square() - 1 / len(u)).sum()
+
+
+def _standard(columns: Tensor) -> Tensor:
+    return (columns - columns.mean(0)) / (columns.std(0) + 1e-3)
+
+
+def _chunks(x: Tensor, parents: Tensor) -> Any:
+    return zip(x.split(ConvVAE.chunk), parents.split(ConvVAE.chunk), strict=True)

@@ -1,0 +1,187 @@
+"""Networks of images: one that reads an image, one that draws one, both under conditions.
+
+Images have shape `(batch, channel, height, width)` and values of about 0 to 1. A condition, such as the parents of the
+image, scales and shifts the features of every layer, so that it can act on all of them.
+
+References:
+    FiLM: Visual Reasoning with a General Conditioning Layer (Perez et al., 2018).
+    Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network (Shi et
+        al., 2016): the finest step is a rearrangement, because convolutions on full images are what takes time.
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), appendix B.3.2: the
+        networks of the paper.
+"""
+
+__all__ = ["Drawer", "PaperDrawer", "PaperReader", "Reader", "start"]
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+# The coarsest features have at most so many places on a side; the units of the layer between them and the noise, and of
+# what is made of a condition.
+COARSEST, UNITS, CONDITION = 8, 256, 32
+# Units that halve what they get on average are made up for by larger weights.
+GAIN = 1.6
+
+
+class Network(nn.Module, ABC):
+    """A network under conditions."""
+
+    @abstractmethod
+    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
+        """Computes outputs from images or noise, with shape `(batch, ...)`, and conditions, `(batch, condition)`."""
+
+
+def start(network: nn.Module, generator: Generator) -> None:
+    """Draws first weights that keep the size of features, from the generator; what modulates begins at nothing."""
+    for module in network.modules():
+        if not isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+            continue
+        # Each place of a transposed convolution sees only every other row and column of its kernel.
+        seen = module.weight[:, 0].numel() / 4 if isinstance(module, nn.ConvTranspose2d) else module.weight[0].numel()
+        scale = 0.0 if isinstance(module, _Modulation) else GAIN / math.sqrt(max(1, seen))
+        with torch.no_grad():
+            module.weight.copy_(scale * torch.randn(module.weight.shape, generator=generator))
+            if module.bias is not None:
+                module.bias.zero_()
+
+
+class _Modulation(nn.Linear):
+    """Scales and shifts features by a condition; at first it leaves them as they are."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(CONDITION, 2 * channels)
+
+    def forward(self, features: Tensor, condition: Tensor) -> Tensor:  # type: ignore[override] # also takes features
+        scale, shift = super().forward(condition)[..., None, None].chunk(2, dim=1)
+
+        return functional.silu(features * (1 + scale) + shift)
+
+
+def _conditions(inputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, CONDITION), nn.SiLU(), nn.Linear(CONDITION, CONDITION), nn.SiLU())
+
+
+class _Grid:
+    """How an image is halved until it is coarse: the number of halvings, the padding and the coarsest grid."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.channels, self.height, self.width = shape
+        self.halvings = max(1, math.ceil(math.log2(max(self.height, self.width) / COARSEST)))
+        step = 2**self.halvings
+        self.rows, self.columns = -(-self.height // step), -(-self.width // step)
+        self.pad = (0, self.columns * step - self.width, 0, self.rows * step - self.height)
+
+
+class Reader(Network):
+    """Creates a network that reads an image.
+
+    Args:
+        shape: The channels, height and width of an image.
+        condition: The dimension of the condition.
+        outputs: How many numbers to read.
+        width: The channels of each layer.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], condition: int, outputs: int, width: int) -> None:
+        super().__init__()
+        self.grid = _Grid(shape)
+        channels = [4 * shape[0], *[width] * (self.grid.halvings - 1)]
+        self.condition = _conditions(condition)
+        self.layers = nn.ModuleList(nn.Conv2d(each, width, 4, 2, 1) for each in channels[: self.grid.halvings - 1])
+        self.layers.append(nn.Conv2d(channels[-1], width, 3, 1, 1))
+        self.modulations = nn.ModuleList(_Modulation(width) for _ in self.layers)
+        self.hidden = nn.Linear(width * self.grid.rows * self.grid.columns + CONDITION, UNITS)
+        self.last = nn.Linear(UNITS, outputs)
+
+    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
+        seen = self.condition(condition)
+        features = functional.pixel_unshuffle(functional.pad(inputs, self.grid.pad), 2)
+        for layer, modulation in zip(self.layers, self.modulations, strict=True):
+            features = modulation(layer(features), seen)
+        hidden = functional.silu(self.hidden(torch.cat([features.flatten(1), seen], dim=1)))
+        outputs: Tensor = self.last(hidden)
+
+        return outputs
+
+
+class Drawer(Network):
+    """Creates a network that draws an image from noise.
+
+    Args:
+        shape: The channels, height and width of an image.
+        condition: The dimension of the condition.
+        noise: The dimension of the noise.
+        width: The channels of each layer.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], condition: int, noise: int, width: int) -> None:
+        super().__init__()
+        self.grid, self.channels = _Grid(shape), width
+        half = max(8, width // 2)
+        finer = self.grid.halvings - 1
+        widths = [width] * finer + [half]
+        self.condition = _conditions(condition)
+        self.hidden = nn.Linear(noise + CONDITION, UNITS)
+        self.coarse = nn.Linear(UNITS, width * self.grid.rows * self.grid.columns)
+        self.first = nn.Conv2d(width, width if finer else half, 3, 1, 1)
+        self.layers = nn.ModuleList(nn.ConvTranspose2d(widths[k], widths[k + 1], 4, 2, 1) for k in range(finer))
+        self.before = _Modulation(width)
+        self.modulations = nn.ModuleList(_Modulation(each) for each in widths)
+        self.last = nn.Conv2d(half, 4 * shape[0], 3, 1, 1)
+
+    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
+        seen = self.condition(condition)
+        hidden = functional.silu(self.hidden(torch.cat([inputs, seen], dim=1)))
+        coarse = self.coarse(hidden).reshape(-1, self.channels, self.grid.rows, self.grid.columns)
+        features = self.modulations[0](self.first(self.before(coarse, seen)), seen)
+        for layer, modulation in zip(self.layers, self.modulations[1:], strict=True):
+            features = modulation(layer(features), seen)
+
+        return functional.pixel_shuffle(self.last(features), 2)[..., : self.grid.height, : self.grid.width]
+
+
+class PaperReader(Network):
+    """Creates the paper's encoder of 28 x 28 images.
+
+    Four convolutions, each with a ReLU, take 28 to 14, 7, 3 and 1 pixels, so that the pooling of the printed text has
+    nothing left to pool; a linear layer of 128 units; and one of the units and the parents.
+    """
+
+    def __init__(self, condition: int, outputs: int) -> None:
+        super().__init__()
+        settings = zip((1, 8, 16, 32), (8, 16, 32, 64), (4, 4, 4, 3), (1, 1, 1, 0), strict=True)
+        self.layers = nn.ModuleList(nn.Conv2d(one, two, kernel, 2, pad) for one, two, kernel, pad in settings)
+        self.hidden = nn.Linear(64, 128)
+        self.last = nn.Linear(128 + condition, outputs)
+
+    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
+        for layer in self.layers:
+            inputs = functional.relu(layer(inputs))
+        outputs: Tensor = self.last(torch.cat([condition, self.hidden(inputs.flatten(1))], dim=1))
+
+        return outputs
+
+
+class PaperDrawer(Network):
+    """Creates the paper's decoder of 28 x 28 images.
+
+    The printed text has five transposed convolutions and the parameters of four. Four take 1 pixel to 3, 6, 14 and 28:
+    so there are four, with a ReLU before each.
+    """
+
+    def __init__(self, condition: int, noise: int) -> None:
+        super().__init__()
+        settings = zip((64, 64, 32, 16), (64, 32, 16, 1), (3, 4, 4, 4), (0, 1, 0, 1), strict=True)
+        self.hidden = nn.Linear(noise + condition, 64)
+        self.layers = nn.ModuleList(nn.ConvTranspose2d(one, two, kernel, 2, pad) for one, two, kernel, pad in settings)
+
+    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
+        features: Tensor = self.hidden(torch.cat([condition, inputs], dim=1))[..., None, None]
+        for layer in self.layers:
+            features = layer(functional.relu(features))
+
+        return features
