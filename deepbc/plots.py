@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from deepbc._checks import CHANNELS
 from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
 
@@ -24,6 +25,7 @@ Points = tuple[Tensor, Tensor]
 Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 BLUE, RED, GREEN, GREY, ORANGE = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f", "#e08a1e"
+MOST_IMAGES, MOST_SAMPLES = 4, 5
 MOST_LINES, MOST_COLUMNS, MOST_BOXES, LONGEST_NAME = 100, 6, 16, 14
 # Of a node, in points; and how much an arrow bends, in parts of its length.
 RADIUS, BEND = 8.0, 0.32
@@ -61,7 +63,7 @@ class Drawing:
 
     Args:
         graph: The causal graph.
-        before: Factual values by variable, with shape `(rows, components)`.
+        before: Factual values by variable, with shape `(rows, components)`, or that of images.
         after: Counterfactual values.
         moved: What each noise carried, with shape `(rows,)`.
         asked: The variables that were asked about.
@@ -110,11 +112,11 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
 def plot_samples(
     before: Mapping[str, Tensor], after: Mapping[str, Tensor], asked: Collection[str], caption: str, path: Path | None
 ) -> "Figure":
-    """Draws the marginals of samples: a histogram of a single row, a box of each of the first few rows.
+    """Draws the marginals of samples: a histogram of a single row, a box of each of the first few rows, some images.
 
     Args:
-        before: Factual values by variable, with shape `(rows, components)`.
-        after: Samples, with shape `(samples, rows, components)`.
+        before: Factual values by variable, with shape `(rows, components)`, or that of images.
+        after: Samples, with shape `(samples, rows, components)`, or that of images.
         asked: The variables that were asked about.
         caption: What stands above it all.
         path: The file to write, if any.
@@ -129,6 +131,10 @@ def plot_samples(
         axes = figure.add_subplot(bands, columns, i + 1)
         _entitle(axes, f"{_label(name)} *" if name in asked else _label(name))
         axes.tick_params(labelsize=8)
+        if before[name].ndim > 2:
+            tiles = torch.cat([before[name].unsqueeze(0), after[name][:MOST_SAMPLES]])
+            _draw_tiles(axes, tiles.transpose(0, 1)[:MOST_IMAGES], "factual (left), and samples")
+            continue
         # A component of a row is a distribution of its own.
         points, drawn = before[name].flatten()[:MOST_BOXES], after[name].flatten(1)[:, :MOST_BOXES]
         if len(points) == 1:
@@ -167,6 +173,11 @@ def _draw_boxes(axes: "Axes", points: Tensor, drawn: Tensor) -> None:
 
 def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
     """Draws the first rows of one variable, each component a line; a row that does not hold has crosses."""
+    if drawing.after[name].ndim > 2:
+        _entitle(axes, f"{_label(name)} *" if name in drawing.asked else _label(name))
+        tiles = torch.stack([drawing.before[name], drawing.after[name]], dim=1)
+        _draw_tiles(axes, tiles[:MOST_IMAGES], "factual, counterfactual")
+        return
     components = drawing.after[name].shape[-1]
     rows = max(1, MOST_LINES // max(1, components))
     pairs = torch.stack([drawing.before[name][:rows], drawing.after[name][:rows]])
@@ -182,6 +193,22 @@ def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
     axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)
     axes.tick_params(labelsize=8)
     axes.set_xlim(-0.3, 1.3)
+
+
+def _draw_tiles(axes: "Axes", tiles: Tensor, caption: str) -> None:
+    """Draws images side by side, `(rows, columns, height, width)` or with an axis of colours first or last."""
+    if tiles.ndim == 5 and tiles.shape[2] in CHANNELS:
+        tiles = tiles.movedim(2, -1)
+    tiles = (tiles if tiles.ndim == 5 else tiles.unsqueeze(-1)).nan_to_num()
+    low, high = tiles.aminmax() if tiles.numel() else (0.0, 1.0)
+    tiles = torch.nn.functional.pad((tiles - low) / max(high - low, 1e-12), (0, 0, 1, 1, 1, 1), value=1.0)
+    whole = tiles.permute(0, 2, 1, 3, 4).flatten(2, 3).flatten(0, 1)
+    whole = whole.expand(-1, -1, 3) if whole.shape[-1] == 1 else whole
+    axes.imshow(whole.numpy(), interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    axes.set_xlabel(caption, fontsize=7)
 
 
 def _draw_bars(axes: "Axes", heights: Mapping[str, float], colours: Mapping[str, Any], drawing: Drawing) -> None:

@@ -160,7 +160,7 @@ class Counterfactual:
         """
         queries = self.batch[1:] if self.diagnostics else self.batch
         rows = queries.numel()
-        before = {name: each.reshape(rows, math.prod(each.shape[len(queries) :])) for name, each in self._before()}
+        before = {name: _flat(each, rows, tuple(each.shape[len(queries) :])) for name, each in self._before()}
         caption = f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}"
         if self.diagnostics:
             after = {name: each.reshape(self.batch[0], *before[name].shape) for name, each in self._after()}
@@ -225,6 +225,11 @@ class Curve:
     train: tuple[float, ...]
     held_out: tuple[float, ...]
     seconds: float
+
+
+def _flat(values: Tensor, rows: int, shape: tuple[int, ...]) -> Tensor:
+    """Brings values to the shape `(rows, components)`; images stay images."""
+    return values.reshape(rows, *(shape if len(shape) > 1 else (math.prod(shape),)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,18 @@ def test_images_are_float32_and_noise_float64(fitted, data):
         assert x.max() <= data["image"].max()
 
 
+def test_figures_show_images(fitted, tmp_path):
+    scm, _ = fitted
+    test = bars(6, seed=3)
+    pairs = bc.backtrack(scm, test, {"light": 0.5}).plot(tmp_path / "pairs.png").axes[1].images[0].get_array()
+    # Four rows of a factual and a counterfactual image, each with a frame of one pixel.
+    assert pairs.shape == (4 * 14, 2 * 12, 3)
+    low, high = test["image"][:4].min(), test["image"][:4].max()
+    assert np.allclose(pairs[1:13, 1:11, 0], (test["image"][0] - low) / (high - low), atol=0.1)
+    cf = bc.backtrack_samples(scm, test, {"light": 0.5}, samples=9, seed=0)
+    assert cf.plot(tmp_path / "samples.png").axes[1].images[0].get_array().shape == (4 * 14, 6 * 12, 3)
+
+
 def test_an_image_says_it_has_no_exact_density(fitted, data):
     scm, _ = fitted
     assert scm.log_prob(data, of=["light"]).shape == (1500,)
