@@ -122,6 +122,7 @@ class Hamiltonian(Sampler):
         count = kept.v.shape[0] * kept.v.shape[1]
         part = chains.select(rows).begin_anew(streams.select(rows), count)
         drawn, walked = part.kept(kept), 0
+        kept.put(rows, drawn)
         while len(rows) and walked < self.refresh:
             more = max(1, walked)
             for step in range(walked, walked + more):
