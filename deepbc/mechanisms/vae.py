@@ -191,14 +191,18 @@ class ConvVAE(Mechanism):
     def _fit(self, rows: Rows, train: Train) -> Outcome:
         self._start(rows)
         if self.preset == "paper" or not self.parents_dim:
-            return Outcome(train(self, "autoencoder"), (BOUND,))
+            held_out = train(self, "autoencoder")
+            self.stream = None
+            return Outcome(held_out, (BOUND,))
 
         with torch.random.fork_rng(devices=[]):
             probe = _Probe(self).to(self.middle)
         start(probe.network, generator(0, "probe"))
         train(probe, "autoencoder")
+        self.stream = generator(0, "held out")
         with torch.no_grad():
             held_out = torch.cat([self.loss(*rows.of(chunk)) for chunk in rows.held.split(self.judged)])
+        self.stream = None
         told = f"reads {self._told(rows):.0%} of the variance of a parent from the noise"
 
         return Outcome(held_out, (BOUND, told))

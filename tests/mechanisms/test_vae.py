@@ -1,5 +1,7 @@
 """The law of an image, on bars whose place, length and brightness are known."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -54,6 +56,33 @@ def test_reconstructions_are_near_and_obey_new_parents(fitted):
     assert (dark.status == "converged").all()
     notes = " ".join(entry.notes[0] for entry in report if entry.name == "image")
     assert "upper bound" in notes
+
+
+def read_from_noise(scm: bc.SCM) -> float:
+    """How much of the variance of the light a regression on powers of the noise reads, on rows it did not see."""
+    test = bars(2000, seed=4)
+    u, light = scm.abduct(test)["image"].numpy(), test["light"].numpy()
+    known = np.column_stack([np.ones(2000), u, u**2, *(u[:, [i]] * u[:, i + 1 :] for i in range(3))])
+    weights = np.linalg.lstsq(known[:1000], light[:1000], rcond=None)[0]
+    return 1 - np.mean((known[1000:] @ weights - light[1000:]) ** 2) / np.var(light[1000:])
+
+
+@pytest.mark.slow
+def test_the_probe_leaves_little_to_read(data, monkeypatch):
+    long = {"image": bc.Training(epochs=80, batch=64, learning_rate=3e-3, patience=80, average=30, pull=0.0, clip=1e4)}
+    read = {}
+    for strength in (0.0, 100.0):
+        monkeypatch.setattr("deepbc.mechanisms.vae.APART", strength)
+        scm = bc.SCM(GRAPH, {"light": bc.Linear(), "image": bc.ConvVAE(noise=4, width=8)})
+        scm.fit(data, seed=0, training=long)
+        read[strength] = read_from_noise(scm)
+    assert read[0.0] > 0.5
+    assert read[100.0] < 0.3
+
+
+def test_fitted_images_can_be_copied(fitted):
+    scm, _ = fitted
+    assert copy.deepcopy(scm).sample(2, seed=0).values["image"].shape == (2, 12, 10)
 
 
 def test_images_are_float32_and_noise_float64(fitted, data):
