@@ -147,6 +147,9 @@ def check_batches(shapes: Mapping[str, tuple[int, ...]]) -> torch.Size:
 
 def check_finite(rows: Tensor, where: str) -> None:
     """No row has a NaN or an infinity; rows have shape `(*batch, dim)`."""
+    if not rows.is_floating_point():
+        return
+
     bad = ~torch.isfinite(rows).all(-1)
     if bad.any():
         value = rows[bad][0]
@@ -186,8 +189,8 @@ def check_spread(sd: Sequence[float], dim: int, where: str) -> None:
 
 def check_varies(rows: Tensor, where: str) -> None:
     """No component is constant; rows have shape `(batch, dim)`."""
-    spread = rows.amax(0) - rows.amin(0)
-    constant = spread <= 1e-15 * rows.abs().amax(0)
+    low, high = rows.amin(0).double(), rows.amax(0).double()
+    constant = high - low <= 1e-15 * torch.maximum(low.abs(), high.abs())
     if constant.any():
         component = int(constant.nonzero()[0])
         part = f" (component {component})" if rows.shape[-1] > 1 else ""
