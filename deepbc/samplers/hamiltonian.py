@@ -87,11 +87,14 @@ class Hamiltonian(Sampler):
         kept = _Kept.empty(self.chains, parts * length, target)
         smooth = (~chains.rough).nonzero().squeeze(-1)
         if len(smooth):
-            walked = chains.select(smooth)
-            kept.put(smooth, walked.walk(self.warmup, length, kept, told))
-            chains.taken[smooth] = walked.acceptance
+            part = chains.select(smooth)
+            kept.put(smooth, part.walk(self.warmup, length, kept, told))
+            chains.taken[smooth] = part.acceptance
             chains.rough[smooth] = ~kept.select(smooth).good()
-        self._temper(chains, kept, streams)
+        walked = self._temper(chains, kept, streams, told)
+        # What was not needed counts as done.
+        for _ in range(self.refresh - walked + (0 if len(smooth) else length)):
+            told()
 
         size = kept.effective() * samples / (self.chains * parts * length)
         # Chain by chain, and of each chain as many, evenly.
@@ -104,7 +107,7 @@ class Hamiltonian(Sampler):
         return Draws(v, disagreement, size, chains.taken, trusted)
 
     def rounds(self, samples: int) -> int:
-        return self.warmup + self._shape(samples)[1]
+        return self.warmup + self._shape(samples)[1] + self.refresh
 
     def _shape(self, samples: int) -> tuple[int, int]:
         """The number of parts of a chain of a row, and their length."""
@@ -113,20 +116,25 @@ class Hamiltonian(Sampler):
 
         return parts, max(SHORTEST_CHAIN, -(-each // parts))
 
-    def _temper(self, chains: "_Chains", kept: "_Kept", streams: Streams) -> None:
-        """Draws anew of the rough rows; every draw walks as a chain of its own until they do not hang together."""
+    def _temper(self, chains: "_Chains", kept: "_Kept", streams: Streams, told: Callable[[], None]) -> int:
+        """Draws anew of the rough rows; every draw walks as a chain of its own until they do not hang together.
+
+        Returns:
+            For how many proposals they walked.
+        """
         rows = chains.rough.nonzero().squeeze(-1)
         if not len(rows):
-            return
+            return 0
 
         count = kept.v.shape[0] * kept.v.shape[1]
         part = chains.select(rows).begin_anew(streams.select(rows), count)
         drawn, walked = part.kept(kept), 0
         kept.put(rows, drawn)
         while len(rows) and walked < self.refresh:
-            more = max(1, walked)
+            more = min(max(1, walked), self.refresh - walked)
             for step in range(walked, walked + more):
                 part.propose(step)
+                told()
             walked += more
             before, drawn = drawn, part.kept(kept)
             kept.put(rows, drawn)
@@ -134,6 +142,8 @@ class Hamiltonian(Sampler):
             # Chains that have not yet forgotten where they began may well agree, but not with where they were before.
             low = (~(drawn.good() & drawn.agrees(before))).nonzero().squeeze(-1)
             rows, drawn, part = rows[low], drawn.select(low), part.select(low)
+
+        return walked
 
     def __repr__(self) -> str:
         return f"Hamiltonian(chains={self.chains}, warmup={self.warmup}, refresh={self.refresh})"

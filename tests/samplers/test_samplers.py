@@ -46,7 +46,9 @@ def normal_target(rows: int, free: int) -> tuple[Target, torch.Tensor, torch.Ten
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_contract(sampler):
     of, mean, covariance = normal_target(5, 2)
-    draws = draw(sampler, of, 50)
+    told = []
+    draws = sampler.sample(of, 50, Streams.of(0, [of.rest]), lambda: told.append(1))
+    assert len(told) == sampler.rounds(50)
     assert draws.v.shape == (50, 5, 2)
     for each in (draws.r_hat, draws.effective, draws.acceptance, draws.trusted):
         assert each.shape == (5,)
