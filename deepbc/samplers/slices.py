@@ -55,17 +55,16 @@ def cut(
     """
     here = v - target.middle
     other = target.spread * streams.normal(target.free, "ellipse", *purpose)
-    chances = streams.uniform(CUTS + 2, "slice", *purpose)
-    level = power * height + chances[:, 0].log()
-    angle = 2 * math.pi * chances[:, 1]
+    chance, turn = streams.uniform(2, "slice", *purpose).unbind(-1)
+    level, angle = power * height + chance.log(), 2 * math.pi * turn
     low, high = angle - 2 * math.pi, angle.clone()
     found, heights = v.clone(), height.clone()
     live = torch.arange(len(v), device=v.device)
 
     for again in range(CUTS):
-        turn = angle[live].unsqueeze(-1)
+        way = angle[live].unsqueeze(-1)
         part = target.select(live)
-        place = part.middle + here[live] * turn.cos() + other[live] * turn.sin()
+        place = part.middle + here[live] * way.cos() + other[live] * way.sin()
         there = beyond(part, place)
         inside = power[live] * there > level[live]
         found[live[inside]], heights[live[inside]] = place[inside], there[inside]
@@ -75,6 +74,7 @@ def cut(
         # Toward where the chain stands, which is at angle 0.
         low[live] = torch.where(angle[live] < 0, angle[live], low[live])
         high[live] = torch.where(angle[live] >= 0, angle[live], high[live])
-        angle[live] = low[live] + chances[live, again + 2] * (high[live] - low[live])
+        share = streams.select(live).uniform(1, "cut", again, *purpose).squeeze(-1)
+        angle[live] = low[live] + share * (high[live] - low[live])
 
     return found, heights
