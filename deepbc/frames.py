@@ -17,7 +17,8 @@ def frame(columns: Mapping[str, Any], batch: torch.Size, names: tuple[str, ...] 
     """Writes named arrays as a data frame with one row per element of the batch.
 
     Args:
-        columns: For each name an array with shape `(*batch, *shape)`; a vector becomes a column per component.
+        columns: For each name an array with shape `(*batch, *shape)`; a vector becomes a column per component, and an
+            image none: a table is no place for pixels.
         batch: The batch shape. More than one axis gives an index of as many levels.
         names: The names of the levels, if they have any.
     """
@@ -26,6 +27,8 @@ def frame(columns: Mapping[str, Any], batch: torch.Size, names: tuple[str, ...] 
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, column in columns.items():
         array = np.asarray(column)
+        if array.ndim > len(batch) + 1:
+            continue
         rows = array.reshape(batch.numel(), math.prod(array.shape[len(batch) :]))
         scalar = array.ndim == len(batch)
         arrays |= {name if scalar else f"{name}[{k}]": rows[:, k] for k in range(rows.shape[1])}

@@ -138,8 +138,8 @@ class Counterfactual:
     def to_frame(self) -> "pandas.DataFrame":
         """Writes the answer as a data frame: values, factual values, what moved, distance, error, farthest and status.
 
-        Samples have an index of sample and row, and the columns of `diagnostics` as well. Where a variable has the name
-        of one of the other columns, that column gets the prefix `answer`.
+        Images are left out. Samples have an index of sample and row, and the columns of `diagnostics` as well. Where a
+        variable has the name of one of the other columns, that column gets the prefix `answer`.
         """
         columns: dict[str, Any] = dict(self.values)
         for name, column in self._evidence().items():

@@ -111,6 +111,15 @@ def test_figures_show_images(fitted, tmp_path):
     assert cf.plot(tmp_path / "samples.png").axes[1].images[0].get_array().shape == (4 * 14, 6 * 12, 3)
 
 
+def test_frames_leave_images_out(fitted):
+    scm, _ = fitted
+    test = bars(3, seed=3)
+    frame = bc.backtrack(scm, test, {"light": 0.5}).to_frame()
+    assert {"light", "factual light", "moved light", "moved image"} <= set(frame)
+    assert not any("[" in name for name in frame)
+    assert list(scm.complete(values=test).to_frame()) == ["light"]
+
+
 def test_an_image_says_it_has_no_exact_density(fitted, data):
     scm, _ = fitted
     assert scm.log_prob(data, of=["light"]).shape == (1500,)
