@@ -48,6 +48,36 @@ def _root(
 
 
 @app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="The experiment, such as figure-4, or all.")] = "",
+    out: Annotated[Path, typer.Option(help="The folder; each experiment gets one of its own in it.")] = Path("results"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run on few rows, in seconds.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
+) -> None:
+    """Run an experiment of the paper again: write its rows, its figure and where they come from.
+
+    Each says which findings of the paper its rows bear out. The exit code is 1 where one does not hold.
+    The rows are those of Morpho-MNIST, which is downloaded once; without a network they are drawn from its equations.
+    """
+    from deepbc.experiments import NAMES, reproduce, title
+
+    if listed or not name:
+        for each in NAMES:
+            console.print(f"{each}  {title(each)}", highlight=False)
+        return
+
+    holds = True
+    for each in NAMES if name == "all" else [name]:
+        made = reproduce(each, out / each, quick=quick)
+        for finding in made.findings:
+            console.print(f"{'holds' if finding.holds else 'FAILS'}  {finding.sentence}", highlight=False)
+        console.print(f"{each}: {made.folder / 'figure.png'}", highlight=False)
+        holds = holds and made.holds
+    if not holds:
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the figure and the model.")] = Path("demo"),
     rows: Annotated[int, typer.Option(min=100, help="How many rows to draw from the paper's equations.")] = 20_000,

@@ -1,6 +1,14 @@
 """Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
 
-__all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_plane", "plot_samples"]
+__all__ = [
+    "Drawing",
+    "Panel",
+    "plot_counterfactual",
+    "plot_fit",
+    "plot_panels",
+    "plot_plane",
+    "plot_samples",
+]
 
 import math
 import os
@@ -321,6 +329,49 @@ def plot_plane(
     axes.legend(frameon=False, fontsize=8)
 
     return _written(figure, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One of several small figures of two variables.
+
+    Args:
+        title: What it shows.
+        names: The names of the axes.
+        cloud: Points of the data, whose density is shaded, if any.
+        dots: What lies on it: two columns, by colour (`"factual"`, `"backtracking"` or `"interventional"`).
+    """
+
+    title: str
+    names: tuple[str, str]
+    cloud: tuple[Any, Any] | None
+    dots: Sequence[tuple[str, Any, Any]]
+
+
+# Where both kinds of answers are one, both are seen.
+DOTS = {"backtracking": (GREY, 26), "interventional": (GREEN, 10), "factual": (RED, 26)}
+
+
+def plot_panels(bands: Sequence[Sequence[Panel]]) -> "Figure":
+    """Draws panels in bands, one below the other: the data as a blue density, and dots in the paper's colours."""
+    figure = _figure(2.3 * max(map(len, bands)), 2.25 * len(bands))
+    for part, band in zip(figure.subfigures(len(bands), 1, squeeze=False).flat, bands, strict=True):
+        for i, panel in enumerate(band):
+            axes = part.add_subplot(1, len(band), i + 1)
+            _entitle(axes, panel.title)
+            if panel.cloud:
+                axes.hexbin(*panel.cloud, gridsize=28, cmap="Blues", mincnt=1, linewidths=0, bins="log")
+            for kind, x, y in panel.dots:
+                colour, size = DOTS[kind]
+                label = kind if i == 0 else None
+                axes.scatter(x, y, s=size, color=colour, edgecolors="white", linewidths=0.4, label=label, zorder=3)
+            axes.set_xlabel(panel.names[0], fontsize=8)
+            axes.set_ylabel(panel.names[1] if i == 0 or panel.names != band[0].names else "", fontsize=8)
+            axes.tick_params(labelsize=7)
+            if i == 0:
+                axes.legend(frameon=False, fontsize=6, loc="lower right", handletextpad=0.1)
+
+    return _written(figure, None)
 
 
 def _figure(width: float, height: float) -> "Figure":

@@ -31,7 +31,7 @@ class World:
     batch: torch.Size
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Writes the values as a data frame, a row per world, a column per variable or component; images are left out."""
+        """Writes the values as a data frame: a row per world, a column per number; images are left out."""
         return frame(self.values, self.batch)
 
     def __repr__(self) -> str:
