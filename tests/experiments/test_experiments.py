@@ -11,7 +11,7 @@ from deepbc.experiments import NAMES, reproduce, title
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_quick_runs_bear_out_the_findings(name, tmp_path):
+def test_quick_runs_bear_out_the_findings(name, data_folder, tmp_path):
     made = reproduce(name, tmp_path / name, quick=True)
     assert [each.sentence for each in made.findings if not each.holds] == []
     assert {path.name for path in made.folder.iterdir()} == {"rows.csv", "figure.png", "figure.pdf", "provenance.json"}
