@@ -12,8 +12,9 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items):
-    """Runs the slow tests first, so that no worker starts one when the others are done."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Runs the slow tests first, the slowest before all, so that no worker starts one when the others are done."""
+    marks = {item: item.get_closest_marker("slow") for item in items}
+    items.sort(key=lambda item: -marks[item].kwargs.get("minutes", 0.5) if marks[item] else 0.0)
 
 
 @pytest.fixture(scope="session")

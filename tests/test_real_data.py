@@ -18,7 +18,7 @@ from deepbc.recipes import morphomnist
 TRUE_NLL = {"thickness": 0.9268, "intensity": 4.1955}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 @pytest.mark.parametrize("bounds", [{"intensity": (64, 255)}, {}], ids=["bounds", "no bounds"])
 def test_flows_of_morphomnist_come_near_the_true_equations(morphomnist_tables, bounds):
     train, test = morphomnist_tables
@@ -132,7 +132,7 @@ def score_of_the_proteins(tables: Path, seed: int) -> float:
     return -scm.log_prob((test - mean) / sd).mean().item()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=10)
 def test_flows_of_the_proteins_score_well(data_folder):
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         scores = list(pool.map(score_of_the_proteins, [data_folder / "tables"] * 5, range(5)))
@@ -140,7 +140,7 @@ def test_flows_of_the_proteins_score_well(data_folder):
     assert np.mean(scores) < 9.1
 
 
-@pytest.mark.slow
+@pytest.mark.slow(minutes=2)
 def test_samples_of_the_skewed_proteins_converge(data_folder):
     # PIP3 -> plcg -> PIP2, all three but PIP3 -> PKC -> P38 <- PKA: six proteins in raw units, many at their floor.
     data = pd.read_csv(data_folder / "tables" / "sachs.csv")
