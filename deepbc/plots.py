@@ -356,6 +356,8 @@ def plot_panels(bands: Sequence[Sequence[Panel]]) -> "Figure":
     """Draws panels in bands, one below the other: the data as a blue density, and dots in the paper's colours."""
     figure = _figure(2.3 * max(map(len, bands)), 2.25 * len(bands))
     for part, band in zip(figure.subfigures(len(bands), 1, squeeze=False).flat, bands, strict=True):
+        # The panel with most kinds of dots has the legend.
+        told = max(range(len(band)), key=lambda k: len(band[k].dots))
         for i, panel in enumerate(band):
             axes = part.add_subplot(1, len(band), i + 1)
             _entitle(axes, panel.title)
@@ -363,12 +365,12 @@ def plot_panels(bands: Sequence[Sequence[Panel]]) -> "Figure":
                 axes.hexbin(*panel.cloud, gridsize=28, cmap="Blues", mincnt=1, linewidths=0, bins="log")
             for kind, x, y in panel.dots:
                 colour, size = DOTS[kind]
-                label = kind if i == 0 else None
+                label = kind if i == told else None
                 axes.scatter(x, y, s=size, color=colour, edgecolors="white", linewidths=0.4, label=label, zorder=3)
             axes.set_xlabel(panel.names[0], fontsize=8)
             axes.set_ylabel(panel.names[1] if i == 0 or panel.names != band[0].names else "", fontsize=8)
             axes.tick_params(labelsize=7)
-            if i == 0:
+            if i == told:
                 axes.legend(frameon=False, fontsize=6, loc="lower right", handletextpad=0.1)
 
     return _written(figure, None)

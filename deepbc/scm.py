@@ -323,10 +323,7 @@ class SCM:
 
         rows = {name: self.variables[name].rows(columns[name], f"Variable {name!r}") for name in columns}
 
-        return {
-            name: self.variables[name].inside(self._place(each, self.mechanisms[name].precision))
-            for name, each in rows.items()
-        }
+        return {name: self._set(name, each) for name, each in rows.items()}
 
     def read_noise(self, data: Any) -> dict[str, Tensor]:
         """Reads and checks noise by variable, as rows of shape `(*batch, noise)` on the model's device."""
@@ -378,6 +375,13 @@ class SCM:
 
     def _place(self, rows: Tensor, precision: torch.dtype | None = None) -> Tensor:
         return rows.to(device=self.device, dtype=precision or self.dtype)
+
+    def _set(self, name: str, rows: Tensor) -> Tensor:
+        """Lays out values; images may attain their bounds, and stay as they are."""
+        precision = self.mechanisms[name].precision
+        placed = self._place(rows, precision)
+
+        return placed if precision else self.variables[name].inside(placed)
 
     def _laid(self, variable: Variable, rows: Tensor) -> Tensor:
         """Lays out the rows of a fit; images stay as they came, because other types take several times as much."""

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -128,17 +128,8 @@ class Learner(nn.Module, ABC):
         """
 
 
-class Train(Protocol):
-    """What runs the training loop."""
-
-    def __call__(self, learner: Learner, stage: str, *, share: float = 1.0) -> Tensor:
-        """Trains a learner and returns its held-out losses, with shape `(rows,)`.
-
-        Args:
-            learner: The learner.
-            stage: The name of the stage.
-            share: The part of the epochs and of the patience that it gets.
-        """
+# Trains a learner in a stage of that name and returns its held-out losses, with shape `(rows,)`.
+Train = Callable[[Learner, str], Tensor]
 
 
 @dataclass(slots=True)
@@ -177,7 +168,7 @@ class Loop:
     tell: Callable[[str, int, float], None]
     curves: dict[str, Curve] = field(default_factory=dict)
 
-    def __call__(self, learner: Learner, stage: str, *, share: float = 1.0) -> Tensor:
+    def __call__(self, learner: Learner, stage: str) -> Tensor:
         """Trains the learner to its least held-out loss and returns its held-out losses, with shape `(rows,)`."""
         pull = self.training.pull / len(self.rows.kept)
         adam = Adam(learner, self.training.learning_rate, pull=pull, horizon=self.training.average)
@@ -189,7 +180,7 @@ class Loop:
             run.train.append(self._epoch(learner, adam, stage, run.epoch))
             with adam.averaged():
                 run.held_out.append(self._mean_held_out(learner, stage))
-            self._judge(adam, run, best_weights, share)
+            self._judge(adam, run, best_weights)
             run.seconds += time.monotonic() - start
             self.tell(stage, run.epoch, run.held_out[-1])
             if run.done or time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
@@ -220,7 +211,7 @@ class Loop:
 
         return self._finite(self.share.sum(total).item() / rows, epoch)
 
-    def _judge(self, adam: Adam, run: Run, best_weights: Tensor, share: float) -> None:
+    def _judge(self, adam: Adam, run: Run, best_weights: Tensor) -> None:
         """Keeps the averaged weights if they are the best so far, and stops after too long without."""
         run.epoch += 1
         run.waited += 1
@@ -228,8 +219,7 @@ class Loop:
             run.best, run.waited = run.held_out[-1], 0
             best_weights.copy_(adam.average)
 
-        enough = run.waited >= math.ceil(share * self.training.patience)
-        run.done = enough or run.epoch >= math.ceil(share * self.training.epochs)
+        run.done = run.waited >= self.training.patience or run.epoch >= self.training.epochs
 
     def _mean_held_out(self, learner: Learner, stage: str) -> float:
         """The mean held-out loss, over the shares of all processes."""

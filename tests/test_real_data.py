@@ -142,7 +142,7 @@ def test_flows_of_the_proteins_score_well(data_folder):
 
 @pytest.mark.slow(minutes=2)
 def test_samples_of_the_skewed_proteins_converge(data_folder):
-    # PIP3 -> plcg -> PIP2, all three but PIP3 -> PKC -> P38 <- PKA: six proteins in raw units, many at their floor.
+    # PIP3 -> plcg, PIP2; plcg -> PIP2; plcg, PIP2 -> PKC; PKC, PKA -> P38: in raw units, many at their floor.
     data = pd.read_csv(data_folder / "tables" / "sachs.csv")
     whole = nx.read_gml(data_folder / "tables" / "sachs.gml")
     names = ["PIP3", "plcg", "PIP2", "PKC", "PKA", "P38"]

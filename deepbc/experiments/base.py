@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from deepbc.datasets import morphomnist
-from deepbc.errors import DataError, StorageError
+from deepbc.datasets.files import VARIABLE
+from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.recipes import morphomnist as recipes
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ class Made:
 
 
 def numbers(rows: int | None, seed: int) -> tuple[Mapping[str, Tensor], str]:
-    """Reads thickness and intensity of Morpho-MNIST, all rows or the first; without the set, as many are drawn.
+    """Reads thickness and intensity of Morpho-MNIST, all rows or the first; where the set cannot be had, draws as many.
+
+    A set that `DEEPBC_DATA` names and that cannot be read is an error.
 
     Returns:
         The columns, and where they come from.
@@ -60,7 +63,9 @@ def numbers(rows: int | None, seed: int) -> tuple[Mapping[str, Tensor], str]:
     try:
         values = morphomnist.load("train").values
         source = "Morpho-MNIST"
-    except DataError:
+    except (DataError, SettingError):
+        if os.environ.get(VARIABLE):
+            raise
         values = recipes.truth().sample(rows or 60_000, seed=seed).values
         source = "drawn from the equations of Morpho-MNIST"
 

@@ -137,9 +137,9 @@ def render(rows: "pandas.DataFrame") -> "Figure":
 
     intensity, thickness = ([*(answers(name, kind, NAMES) for kind in KINDS), here] for name in NAMES[::-1])
     first = [
+        Panel("(a)(i) noise, asked: intensity", noises, None, [answers("intensity", "backtracking", noises), rest]),
         Panel("(a)(ii) asked: intensity", NAMES, cloud, intensity),
         Panel("(a)(iii) asked: thickness", NAMES, cloud, thickness),
-        Panel("(a)(i) noise, asked: intensity", noises, None, [answers("intensity", "backtracking", noises), rest]),
     ]
     bands = [first]
     for graph, arrow in (("right", "T -> I"), ("reversed", "I -> T")):

@@ -45,6 +45,8 @@ FEWEST_ROWS = 32
 # Images are a little brighter than their parents say at most; no brightness is below this part of the range.
 BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
+# For each component of the noise, so many held-out rows tell what can be read from it.
+ROWS_TO_TELL = 4
 BOUND = "its nll is an upper bound: an image has no exact density here"
 
 
@@ -168,7 +170,8 @@ class ConvVAE(Mechanism):
         return u.reshape(*batch, -1)
 
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError  # `has_density` is false, so that nobody asks
+        self._check_density()
+        raise AssertionError  # it never has one
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes an upper bound of the negative log-likelihood of each row."""
@@ -203,9 +206,8 @@ class ConvVAE(Mechanism):
         with torch.no_grad():
             held_out = torch.cat([self.loss(*rows.of(chunk)) for chunk in rows.held.split(self.judged)])
         self.stream = None
-        told = f"reads {self._told(rows):.0%} of the variance of a parent from the noise"
 
-        return Outcome(held_out, (BOUND, told))
+        return Outcome(held_out, (BOUND, *self._told(rows)))
 
     @torch.no_grad()
     def _start(self, rows: Rows) -> None:
@@ -235,19 +237,21 @@ class ConvVAE(Mechanism):
         return torch.tensor([end if math.isfinite(end) else other for end, other in zip(ends, seen, strict=True)])
 
     @torch.no_grad()
-    def _told(self, rows: Rows) -> float:
-        """How much of the variance of the parents, held out, least squares read from powers of the noise."""
-        x, parents = rows.of(rows.held[:ROWS_FOR_A_START])
-        if not self.parents_dim or len(x) < 4 * self.noise:
-            return 0.0
-        u = torch.cat([self._read(self._images(chunk), self._seen(p))[0] for chunk, p in _chunks(x, parents)])
+    def _told(self, rows: Rows) -> tuple[str, ...]:
+        """Remarks how much of a parent least squares read from held-out noise; few rows tell nothing."""
+        held = rows.held[:ROWS_FOR_A_START]
+        if len(held) < ROWS_TO_TELL * self.noise:
+            return ()
+
+        parts = [rows.of(chunk) for chunk in held.split(self.chunk)]
+        u = torch.cat([self._read(self._images(x), self._seen(parents))[0] for x, parents in parts])
         known = torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1).double()
-        seen = self._seen(parents).double()
+        seen = self._seen(rows.context[held]).double()
         half = len(u) // 2
         weights = torch.linalg.lstsq(known[:half], seen[:half], driver="gelsd").solution
         missed = (known[half:] @ weights - seen[half:]).square().mean(0) / seen[half:].var(0)
 
-        return max(0.0, 1 - float(missed.min()))
+        return (f"reads {max(0.0, 1 - float(missed.min())):.0%} of the variance of a parent from the noise",)
 
     def _seen(self, parents: Tensor) -> Tensor:
         """The parents as the networks see them, with shape `(*batch, parents)`; a single 0 where there are none."""
@@ -324,10 +328,6 @@ def _powers(seen: Tensor) -> Tensor:
     first, second = torch.triu_indices(seen.shape[-1], seen.shape[-1], device=seen.device)
 
     return torch.cat([seen, seen[..., first] * seen[..., second], seen**3], dim=-1)
-
-
-def _chunks(x: Tensor, parents: Tensor) -> Any:
-    return zip(x.split(ConvVAE.chunk), parents.split(ConvVAE.chunk), strict=True)
 
 
 class _Probe(Learner):

@@ -39,7 +39,9 @@ def fitted(data):
 
 def with_residual(scm: bc.SCM, data) -> bc.SCM:
     """The same model that keeps what the decoder misses."""
-    other = bc.SCM(GRAPH, {"light": bc.Linear(), "image": bc.ConvVAE(noise=4, width=16, residual=True)})
+    other = bc.SCM(
+        GRAPH, {"light": bc.Linear(), "image": bc.ConvVAE(noise=4, width=16, residual=True)}, bounds={"image": (0, 255)}
+    )
     other.fit(data, seed=0, training=SHORT)
     return other
 
