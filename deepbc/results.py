@@ -111,6 +111,8 @@ class Counterfactual:
         error: How far a fresh prediction from the noise misses the antecedent, in standard deviations of the variable,
             with shape `(*batch,)`.
         farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
+        clipped: The number of pixels that a law cut to their range by more than a grey level, with shape `(*batch,)`;
+            0 but for an image that keeps what its decoder misses.
         status: The status of each row; a single one for a single row.
         batch: The batch shape. Samples have an axis in front, which `factual`, `antecedent`, `status` and `diagnostics`
             lack.
@@ -126,6 +128,7 @@ class Counterfactual:
     distance: Tensor
     error: Tensor
     farthest: Tensor
+    clipped: Tensor
     status: Any
     batch: torch.Size
     diagnostics: Diagnostics | None = None

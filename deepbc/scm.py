@@ -370,6 +370,14 @@ class SCM:
             if self.mechanisms[name].given:
                 check_kept(x[name], variable.lower, variable.upper, f"Variable {name!r}")
 
+    def clipped_rows(self, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> Tensor:
+        """Counts, for each row of a world, the components of values that a law cut to their range: `(*batch,)`."""
+        counts = [
+            self.mechanisms[name].clipped(u[name], self._joined(name, x, x[name][..., :0])) for name in self.graph
+        ]
+
+        return torch.stack(counts).sum(0)
+
     def _joined(self, name: str, x: Mapping[str, Tensor], empty: Tensor) -> Tensor:
         return self._family(name, self.variables).join(x, empty)
 

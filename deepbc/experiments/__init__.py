@@ -6,31 +6,41 @@ import importlib
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from deepbc._checks import pick
 from deepbc.experiments.base import Made, keep
 
 # Each name and its file; loaded when it is asked for.
-NAMES = {"figure-4": "figure_4"}
+NAMES = {
+    "figure-4": "figure_4",
+    "figure-5": "figure_5",
+    "figure-9": "figure_9",
+    "figure-10": "figure_10",
+    "figure-11": "figure_11",
+    "truth-digits": "truth_digits",
+    "image-quality": "image_quality",
+}
 
 
-def reproduce(name: str, folder: str | os.PathLike[str], *, quick: bool = False) -> Made:
-    """Runs an experiment, and writes its rows, its figure and where they come from into a folder.
+def reproduce(name: str, out: str | os.PathLike[str], *, quick: bool = False) -> Made:
+    """Runs an experiment, and writes its rows, its figure and where they come from into a folder of its name.
 
     Args:
         name: The name, such as `figure-4`.
-        folder: The folder to write into; it is made where there is none.
+        out: The folder of all experiments; it is made where there is none. Fits that take long keep their state in its
+            folder `fits`: a killed run goes on from there, and experiments share models. It may be removed.
         quick: Whether to run it on few rows, in seconds.
     """
     file = _file(name)
     config = file.Config.quick() if quick else file.Config()
     start = time.monotonic()
-    rows = file.run(config)
+    rows = file.run(config, Path(out) / "fits")
     provenance = {"name": name, "title": file.TITLE, "config": asdict(config), **rows.attrs}
     provenance["seconds"] = round(time.monotonic() - start, 1)
 
-    return keep(folder, rows, file.render(rows), file.findings(rows), provenance)
+    return keep(Path(out) / name, rows, file.render(rows), file.findings(rows), provenance)
 
 
 def title(name: str) -> str:

@@ -1,11 +1,12 @@
-"""What the experiments share: the rows they start from, what they find, and how both are kept.
+"""What an experiment is and leaves behind: rows, a figure, findings, and where they come from.
 
-An experiment is a file with a frozen `Config` and its `quick` one, `run(config)`, which returns rows with what is to be
-said of their origin in `attrs`, `findings(rows)`, which says what they show, and `render(rows)`, which draws them and
-computes nothing.
+An experiment is a file with a frozen `Config` and its `quick` one, `run(config, fits)`, which returns rows with what is
+to be said of their origin in `attrs`, `findings(rows)`, which says what they show, and `render(rows)`, which draws them
+and computes nothing. `fits` is the folder in which long fits keep their state, so that a killed run goes on and two
+experiments share a model.
 """
 
-__all__ = ["Finding", "Made", "factual", "keep", "numbers"]
+__all__ = ["Finding", "Made", "keep"]
 
 import json
 import os
@@ -17,12 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
-from deepbc.datasets import morphomnist
-from deepbc.datasets.files import VARIABLE
-from deepbc.errors import DataError, SettingError, StorageError
-from deepbc.recipes import morphomnist as recipes
+from deepbc.errors import StorageError
 
 if TYPE_CHECKING:
     import pandas
@@ -50,34 +47,6 @@ class Made:
     def holds(self) -> bool:
         """Whether all findings hold."""
         return all(each.holds for each in self.findings)
-
-
-def numbers(rows: int | None, seed: int) -> tuple[Mapping[str, Tensor], str]:
-    """Reads thickness and intensity of Morpho-MNIST, all rows or the first; where the set cannot be had, draws as many.
-
-    A set that `DEEPBC_DATA` names and that cannot be read is an error.
-
-    Returns:
-        The columns, and where they come from.
-    """
-    try:
-        values = morphomnist.load("train").values
-        source = "Morpho-MNIST"
-    except (DataError, SettingError):
-        if os.environ.get(VARIABLE):
-            raise
-        values = recipes.truth().sample(rows or 60_000, seed=seed).values
-        source = "drawn from the equations of Morpho-MNIST"
-
-    return {name: values[name][:rows] for name in ("thickness", "intensity")}, source
-
-
-def factual(data: Mapping[str, Tensor], thickness: float, intensity: float) -> dict[str, float]:
-    """Picks the row that is nearest to a point, in standard deviations."""
-    t, i = data["thickness"], data["intensity"]
-    nearest = ((t - thickness) / t.std()).square().add(((i - intensity) / i.std()).square()).argmin()
-
-    return {name: column[nearest].item() for name, column in data.items()}
 
 
 def keep(

@@ -8,26 +8,22 @@ the arrow reversed.
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from deepbc.distances import Absolute, Power, Squared
-from deepbc.experiments.base import Finding, factual, numbers
+from deepbc.experiments.base import Finding
+from deepbc.experiments.given import NAMES, NUMBERS, asked, background, factual, fit_numbers, numbers, table
 from deepbc.graph import CausalGraph
-from deepbc.plots import Panel, plot_panels
+from deepbc.plots import Scatter, plot_panels
 from deepbc.queries import backtrack, intervene
-from deepbc.recipes import morphomnist
-from deepbc.results import Counterfactual
-from deepbc.training import Training
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
 TITLE = "Thickness and intensity: backtracking, interventional, and the wrong graph"
-RIGHT, WRONG = CausalGraph.parse("thickness -> intensity"), CausalGraph.parse("intensity -> thickness")
-NAMES = ("thickness", "intensity")
+WRONG = CausalGraph.parse("intensity -> thickness")
 KINDS = ("backtracking", "interventional")
 DISTANCES = {
     "absolute": Absolute(),
@@ -58,46 +54,31 @@ class Config:
         return cls(rows=2_000, epochs=25, antecedents=7)
 
 
-def run(config: Config) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Fits both graphs and asks all questions; a row for each answer and for some of the data."""
     import pandas
 
     data, source = numbers(config.rows, config.seed)
     point = factual(data, 2.2, 120.0)
-    asked = {
-        "intensity": torch.linspace(75.0, 245.0, config.antecedents),
-        "thickness": torch.linspace(1.3, 4.5, config.antecedents),
+    graphs = {"right": NUMBERS, "reversed": WRONG}
+    models = {
+        label: fit_numbers(data, config.epochs, config.seed, fits, graph=graph) for label, graph in graphs.items()
     }
-    models = {}
-    for label, graph in (("right", RIGHT), ("reversed", WRONG)):
-        models[label] = morphomnist.model(graph)
-        models[label].fit(data, seed=config.seed, training=Training(epochs=config.epochs))
 
-    cloud = {name: column[:4000].numpy() for name, column in data.items()}
-    noise = {f"noise of {name}": u.item() for name, u in models["right"].abduct(point).items()}
-    parts = [pandas.DataFrame({"kind": "data", **cloud}), pandas.DataFrame([{"kind": "factual", **point, **noise}])]
-    for name, values in asked.items():
+    parts = background(models["right"], data, point)
+    for name, values in asked(config.antecedents).items():
         for kind, ask in (("backtracking", backtrack), ("interventional", intervene)):
-            parts.append(_rows(ask(models["right"], point, {name: values}), kind, name, "right", "squared"))
+            cf = ask(models["right"], point, {name: values})
+            parts.append(table(cf, kind=kind, asked=name, graph="right", distance="squared"))
     for arrow, scm in models.items():
         for label, distance in DISTANCES.items():
-            answer = backtrack(scm, point, {"thickness": asked["thickness"]}, distance=distance)
-            parts.append(_rows(answer, "by distance", "thickness", arrow, label))
+            cf = backtrack(scm, point, {"thickness": asked(config.antecedents)["thickness"]}, distance=distance)
+            parts.append(table(cf, kind="by distance", asked="thickness", graph=arrow, distance=label))
 
     rows = pandas.concat(parts, ignore_index=True)
     rows.attrs["data"] = source
 
     return rows
-
-
-def _rows(cf: Counterfactual, kind: str, asked: str, graph: str, distance: str) -> "pandas.DataFrame":
-    import pandas
-
-    columns: dict[str, Any] = {"kind": kind, "asked": asked, "graph": graph, "distance": distance}
-    for name in NAMES:
-        columns |= {name: cf.values[name].numpy(), f"noise of {name}": cf.noise[name].numpy()}
-
-    return pandas.DataFrame({**columns, "error": cf.error.numpy(), "status": [str(each) for each in cf.status]})
 
 
 def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
@@ -131,15 +112,15 @@ def render(rows: "pandas.DataFrame") -> "Figure":
     noises = ("noise of thickness", "noise of intensity")
     rest = "factual", point[noises[0]], point[noises[1]]
 
-    def answers(asked: str, kind: str, names: tuple[str, str]) -> tuple[str, Any, Any]:
-        part = rows[(rows.kind == kind) & (rows.asked == asked)]
+    def answers(name: str, kind: str, names: tuple[str, str]) -> tuple[str, Any, Any]:
+        part = rows[(rows.kind == kind) & (rows.asked == name)]
         return kind, part[names[0]], part[names[1]]
 
     intensity, thickness = ([*(answers(name, kind, NAMES) for kind in KINDS), here] for name in NAMES[::-1])
     first = [
-        Panel("(a)(i) noise, asked: intensity", noises, None, [answers("intensity", "backtracking", noises), rest]),
-        Panel("(a)(ii) asked: intensity", NAMES, cloud, intensity),
-        Panel("(a)(iii) asked: thickness", NAMES, cloud, thickness),
+        Scatter("(a)(i) noise, asked: intensity", noises, None, [answers("intensity", "backtracking", noises), rest]),
+        Scatter("(a)(ii) asked: intensity", NAMES, cloud, intensity),
+        Scatter("(a)(iii) asked: thickness", NAMES, cloud, thickness),
     ]
     bands = [first]
     for graph, arrow in (("right", "T -> I"), ("reversed", "I -> T")):
@@ -147,7 +128,7 @@ def render(rows: "pandas.DataFrame") -> "Figure":
         for label in DISTANCES:
             part = rows[(rows.kind == "by distance") & (rows.graph == graph) & (rows.distance == label)]
             dots = ("backtracking", part["thickness"], part["intensity"])
-            band.append(Panel(f"(b) {arrow}, {label}", NAMES, cloud, [dots, here]))
+            band.append(Scatter(f"(b) {arrow}, {label}", NAMES, cloud, [dots, here]))
         bands.append(band)
 
     return plot_panels(bands)

@@ -168,6 +168,15 @@ class Mechanism(Learner):
 
         return self._in_chunks(self._abduct, x, parents)
 
+    def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
+        r"""Counts the components of values :math:`f(x_{pa}, u)` visibly cut to their range, with shape `(*batch,)`.
+
+        Args:
+            u: Noise :math:`u`, with shape `(*batch, noise)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+        """
+        return torch.zeros(u.shape[:-1], dtype=torch.long, device=u.device)
+
     def reduce(self, x: Tensor) -> Tensor:
         r"""Computes what of an abduction depends on the value alone, so that many parents can be tried at that value.
 

@@ -45,6 +45,8 @@ FEWEST_ROWS = 32
 # Images are a little brighter than their parents say at most; no brightness is below this part of the range.
 BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
+# A pixel counts as clipped where that changes it by more than a grey level.
+VISIBLE = 1 / 255
 # For each component of the noise, so many held-out rows tell what can be read from it.
 ROWS_TO_TELL = 4
 BOUND = "its nll is an upper bound: an image has no exact density here"
@@ -149,15 +151,35 @@ class ConvVAE(Mechanism):
         self.register_buffer("limits", torch.ones(2, shape[0]))
         self.float()
 
+    def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
+        # A decoder keeps to the range; with what it missed of another image it may leave it.
+        if not self.residual:
+            return super().clipped(u, parents)
+
+        def count(u: Tensor, parents: Tensor) -> Tensor:
+            whole = self._whole(u, parents)
+            cut = (whole - self._clip(whole)).abs() > VISIBLE * (self.pixels[1] - self.pixels[0])
+            return cut.sum(-1)
+
+        return self._in_chunks(count, u, parents)
+
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        return self._clip(self._whole(u, parents))
+
+    def _whole(self, u: Tensor, parents: Tensor) -> Tensor:
+        """What the decoder draws, and what it missed."""
         batch, seen = u.shape[:-1], self._flat(parents)
         z, r = u.reshape(-1, u.shape[-1]).tensor_split([self.noise], dim=-1)
         x = self._rows(self._draw(z.to(seen), seen))
         if self.residual:
             x = (x.double() + r.double()).to(seen)
+
+        return x.reshape(*batch, -1)
+
+    def _clip(self, x: Tensor) -> Tensor:
         low, high = self.pixels
 
-        return torch.minimum(torch.maximum(x, low), high).reshape(*batch, -1)
+        return torch.minimum(torch.maximum(x, low), high)
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         batch, seen = x.shape[:-1], self._flat(parents)

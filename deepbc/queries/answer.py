@@ -81,6 +81,7 @@ def answer(
         distance=_column(torch.stack(list(moved.values())).sum(0), batch),
         error=_column(error, batch),
         farthest=_column(_farthest(u, rest), batch),
+        clipped=scm.clipped_rows(x, u).cpu().reshape(batch),
         status=statuses[code.cpu().numpy()].reshape(tuple(question.batch))[()],
         batch=batch,
         diagnostics=diagnostics,

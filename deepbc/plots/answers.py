@@ -1,18 +1,8 @@
-"""Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
+"""Figures of answers, of samples and of fits."""
 
-__all__ = [
-    "Drawing",
-    "Panel",
-    "plot_counterfactual",
-    "plot_fit",
-    "plot_panels",
-    "plot_plane",
-    "plot_samples",
-]
+__all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_samples"]
 
 import math
-import os
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import CHANNELS
-from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
+from deepbc.plots.canvas import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, short, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Path = str | os.PathLike[str]
-Points = tuple[Tensor, Tensor]
 Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
-BLUE, RED, GREEN, GREY, ORANGE = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f", "#e08a1e"
 MOST_IMAGES, MOST_SAMPLES = 4, 5
-MOST_LINES, MOST_COLUMNS, MOST_BOXES, LONGEST_NAME = 100, 6, 16, 14
+MOST_LINES, MOST_COLUMNS, MOST_BOXES = 100, 6, 16
 # Of a node, in points; and how much an arrow bends, in parts of its length.
 RADIUS, BEND = 8.0, 0.32
 
@@ -47,11 +33,11 @@ def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> "Figure":
         path: The file to write, if any.
     """
     trained = {name: stages for name, stages in curves.items() if stages}
-    figure = _figure(3.4 * max(1, len(trained)), 2.8)
+    figure = new_figure(3.4 * max(1, len(trained)), 2.8)
 
     for i, (name, stages) in enumerate(trained.items()):
         axes = figure.add_subplot(1, len(trained), i + 1, xlabel="epoch")
-        _entitle(axes, _label(name))
+        entitle(axes, short(name))
         start = 1
         for stage, (train, held_out) in stages.items():
             epochs = range(start, start + len(train))
@@ -62,7 +48,7 @@ def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> "Figure":
         axes.legend(frameon=False, fontsize=8)
         axes.set_ylabel("loss (nats)" if i == 0 else "")
 
-    return _written(figure, path)
+    return written(figure, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +87,7 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
     layers = _layers(drawing.graph)
     low = max(2.6, 0.24 * len(names) + 0.8, 0.55 * max(map(len, layers)) + 0.6)
     wide = min(max(3.0, 1.15 * len(layers)), 12.0)
-    figure = _figure(max(6.6, 1.7 * columns, wide + 3.0), 2.3 * bands + low)
+    figure = new_figure(max(6.6, 1.7 * columns, wide + 3.0), 2.3 * bands + low)
     upper, lower = figure.subfigures(2, 1, height_ratios=[2.3 * bands, low], squeeze=False).flat
     figure.suptitle(drawing.caption, fontsize=9)
 
@@ -114,7 +100,7 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
     _draw_bars(lower.add_subplot(grid[0]), heights, colours, drawing)
     _draw_graph(lower.add_subplot(grid[1]), layers, colours, drawing)
 
-    return _written(figure, path)
+    return written(figure, path)
 
 
 def plot_samples(
@@ -132,16 +118,16 @@ def plot_samples(
     names = tuple(after)
     columns = min(len(names), MOST_COLUMNS)
     bands = math.ceil(len(names) / MOST_COLUMNS)
-    figure = _figure(max(4.4, 2.4 * columns), 2.4 * bands + 0.3)
+    figure = new_figure(max(4.4, 2.4 * columns), 2.4 * bands + 0.3)
     figure.suptitle(caption, fontsize=9)
 
     for i, name in enumerate(names):
         axes = figure.add_subplot(bands, columns, i + 1)
-        _entitle(axes, f"{_label(name)} *" if name in asked else _label(name))
+        entitle(axes, f"{short(name)} *" if name in asked else short(name))
         axes.tick_params(labelsize=8)
         if before[name].ndim > 2:
             tiles = torch.cat([before[name].unsqueeze(0), after[name][:MOST_SAMPLES]])
-            _draw_tiles(axes, tiles.transpose(0, 1)[:MOST_IMAGES], "factual (left), and samples")
+            draw_tiles(axes, tiles.transpose(0, 1)[:MOST_IMAGES], "factual (left), and samples")
             continue
         # A component of a row is a distribution of its own.
         points, drawn = before[name].flatten()[:MOST_BOXES], after[name].flatten(1)[:, :MOST_BOXES]
@@ -150,7 +136,7 @@ def plot_samples(
         elif len(points):
             _draw_boxes(axes, points, drawn)
 
-    return _written(figure, path)
+    return written(figure, path)
 
 
 def _draw_histogram(axes: "Axes", point: float, drawn: Tensor) -> None:
@@ -182,9 +168,9 @@ def _draw_boxes(axes: "Axes", points: Tensor, drawn: Tensor) -> None:
 def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
     """Draws the first rows of one variable, each component a line; a row that does not hold has crosses."""
     if drawing.after[name].ndim > 2:
-        _entitle(axes, f"{_label(name)} *" if name in drawing.asked else _label(name))
+        entitle(axes, f"{short(name)} *" if name in drawing.asked else short(name))
         tiles = torch.stack([drawing.before[name], drawing.after[name]], dim=1)
-        _draw_tiles(axes, tiles[:MOST_IMAGES], "factual, counterfactual")
+        draw_tiles(axes, tiles[:MOST_IMAGES], "factual, counterfactual")
         return
     components = drawing.after[name].shape[-1]
     rows = max(1, MOST_LINES // max(1, components))
@@ -196,38 +182,22 @@ def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
         axes.plot([0, 1], lines, color=GREY, lw=0.8, alpha=faint)
         axes.plot([0] * lines.shape[1], lines[0], mark, color=RED, ms=4)
         axes.plot([1] * lines.shape[1], lines[1], mark, color=GREEN, ms=4)
-    title = _label(name) + ("" if components == 1 else f" ({components} components)")
-    _entitle(axes, f"{title} *" if name in drawing.asked else title)
+    title = short(name) + ("" if components == 1 else f" ({components} components)")
+    entitle(axes, f"{title} *" if name in drawing.asked else title)
     axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)
     axes.tick_params(labelsize=8)
     axes.set_xlim(-0.3, 1.3)
 
 
-def _draw_tiles(axes: "Axes", tiles: Tensor, caption: str) -> None:
-    """Draws images side by side, `(rows, columns, height, width)` or with an axis of colours first or last."""
-    if tiles.ndim == 5 and tiles.shape[2] in CHANNELS:
-        tiles = tiles.movedim(2, -1)
-    tiles = (tiles if tiles.ndim == 5 else tiles.unsqueeze(-1)).nan_to_num()
-    low, high = tiles.aminmax() if tiles.numel() else (0.0, 1.0)
-    tiles = torch.nn.functional.pad((tiles - low) / max(high - low, 1e-12), (0, 0, 1, 1, 1, 1), value=1.0)
-    whole = tiles.permute(0, 2, 1, 3, 4).flatten(2, 3).flatten(0, 1)
-    whole = whole.expand(-1, -1, 3) if whole.shape[-1] == 1 else whole
-    axes.imshow(whole.numpy(), interpolation="nearest")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_visible(False)
-    axes.set_xlabel(caption, fontsize=7)
-
-
 def _draw_bars(axes: "Axes", heights: Mapping[str, float], colours: Mapping[str, Any], drawing: Drawing) -> None:
     places = range(len(heights))
     axes.barh(places, list(heights.values()), 0.6, color=list(colours.values()), edgecolor=GREY, lw=0.6)
-    labels = [f"{_label(name)} *" if name in drawing.asked else _label(name) for name in heights]
+    labels = [f"{short(name)} *" if name in drawing.asked else short(name) for name in heights]
     axes.set_yticks(places, labels, fontsize=8, parse_math=False)
     axes.tick_params(labelsize=8)
     axes.set_xlim(0, 1.05 * max(heights.values()) or 1.0)
     axes.invert_yaxis()
-    _entitle(axes, "moved (distance)" if len(drawing.held) == 1 else "moved (mean distance)")
+    entitle(axes, "moved (distance)" if len(drawing.held) == 1 else "moved (mean distance)")
 
 
 def _draw_graph(axes: "Axes", layers: Sequence[Sequence[str]], colours: Mapping[str, Any], drawing: Drawing) -> None:
@@ -245,15 +215,13 @@ def _draw_graph(axes: "Axes", layers: Sequence[Sequence[str]], colours: Mapping[
         edge, width = ("black", 2.2) if asked else (GREY, 0.8)
         axes.scatter([x], [y], s=(2 * RADIUS) ** 2, color=[colours[name]], edgecolors=edge, lw=width, zorder=3)
         below = (0, -RADIUS - 3)
-        label = axes.annotate(
-            _label(name), (x, y), below, textcoords="offset points", ha="center", va="top", fontsize=8
-        )
+        label = axes.annotate(short(name), (x, y), below, textcoords="offset points", ha="center", va="top", fontsize=8)
         label.set(parse_math=False, fontweight="bold" if asked else "normal", zorder=4)
         label.set_bbox({"color": "white", "alpha": 0.7, "lw": 0, "pad": 0.5})
     axes.set_xlim(-0.5, len(layers) - 0.5)
     axes.set_ylim(1.1, -0.1)
     axes.set_axis_off()
-    _entitle(axes, "who carried it (ring: asked)")
+    entitle(axes, "who carried it (ring: asked)")
 
 
 def _layers(graph: CausalGraph) -> list[list[str]]:
@@ -290,109 +258,3 @@ def _colours(heights: Mapping[str, float]) -> dict[str, Any]:
     most = max(heights.values(), default=0.0) or 1.0
 
     return {name: colormaps["Blues"](0.8 * height / most) for name, height in heights.items()}
-
-
-def _label(name: str) -> str:
-    """A name in one line, clipped if it is long."""
-    line = " ".join(name.split())
-
-    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def _entitle(axes: "Axes", title: str) -> None:
-    """Sets a title as it stands; a name may hold a dollar sign."""
-    axes.set_title(title, fontsize=9, parse_math=False)
-
-
-def plot_plane(
-    cloud: Points, factual: Points, answers: Mapping[str, Points], names: tuple[str, str], path: Path | None
-) -> "Figure":
-    """Draws two variables against each other: data as a cloud, factual points and where answers put them.
-
-    Args:
-        cloud: Many points of the data, as two tensors with shape `(rows,)`.
-        factual: The factual points.
-        answers: The counterfactual points of each kind of answer, at most two kinds.
-        names: The names of the axes.
-        path: The file to write, if any.
-    """
-    figure = _figure(4.8, 3.6)
-    axes = figure.add_subplot(xlabel=names[0], ylabel=names[1])
-    axes.scatter(*cloud, s=3, color=BLUE, alpha=0.15, lw=0)
-    axes.scatter([], [], s=22, color=BLUE, alpha=0.5, lw=0, label="data")
-    axes.scatter(*factual, s=22, color=RED, label="factual", zorder=3)
-    for (label, points), colour in zip(answers.items(), (ORANGE, GREEN), strict=False):
-        for x, y, x_star, y_star in zip(*factual, *points, strict=True):
-            arrow = {"arrowstyle": "->", "color": colour, "lw": 0.8, "shrinkB": 3}
-            axes.annotate("", (x_star, y_star), (x, y), arrowprops=arrow)
-        axes.scatter(*points, s=22, color=colour, label=label, zorder=3)
-    axes.legend(frameon=False, fontsize=8)
-
-    return _written(figure, path)
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One of several small figures of two variables.
-
-    Args:
-        title: What it shows.
-        names: The names of the axes.
-        cloud: Points of the data, whose density is shaded, if any.
-        dots: What lies on it: two columns, by colour (`"factual"`, `"backtracking"` or `"interventional"`).
-    """
-
-    title: str
-    names: tuple[str, str]
-    cloud: tuple[Any, Any] | None
-    dots: Sequence[tuple[str, Any, Any]]
-
-
-# Where both kinds of answers are one, both are seen.
-DOTS = {"backtracking": (GREY, 26), "interventional": (GREEN, 10), "factual": (RED, 26)}
-
-
-def plot_panels(bands: Sequence[Sequence[Panel]]) -> "Figure":
-    """Draws panels in bands, one below the other: the data as a blue density, and dots in the paper's colours."""
-    figure = _figure(2.3 * max(map(len, bands)), 2.25 * len(bands))
-    for part, band in zip(figure.subfigures(len(bands), 1, squeeze=False).flat, bands, strict=True):
-        # The panel with most kinds of dots has the legend.
-        told = max(range(len(band)), key=lambda k: len(band[k].dots))
-        for i, panel in enumerate(band):
-            axes = part.add_subplot(1, len(band), i + 1)
-            _entitle(axes, panel.title)
-            if panel.cloud:
-                axes.hexbin(*panel.cloud, gridsize=28, cmap="Blues", mincnt=1, linewidths=0, bins="log")
-            for kind, x, y in panel.dots:
-                colour, size = DOTS[kind]
-                label = kind if i == told else None
-                axes.scatter(x, y, s=size, color=colour, edgecolors="white", linewidths=0.4, label=label, zorder=3)
-            axes.set_xlabel(panel.names[0], fontsize=8)
-            axes.set_ylabel(panel.names[1] if i == 0 or panel.names != band[0].names else "", fontsize=8)
-            axes.tick_params(labelsize=7)
-            if i == told:
-                axes.legend(frameon=False, fontsize=6, loc="lower right", handletextpad=0.1)
-
-    return _written(figure, None)
-
-
-def _figure(width: float, height: float) -> "Figure":
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise SettingError("Figures need matplotlib. Install it with: pip install 'deepbc[plot]'.") from error
-
-    return Figure(figsize=(width, height), layout="constrained", dpi=150)
-
-
-def _written(figure: "Figure", path: Path | None) -> "Figure":
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
-    if path is not None:
-        with warnings.catch_warnings():
-            # A name in a script that the font lacks is drawn as boxes.
-            for message in ("Glyph .* missing", ".*does not support .* natively"):
-                warnings.filterwarnings("ignore", message, UserWarning)
-            figure.savefig(path)
-
-    return figure

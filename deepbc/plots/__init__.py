@@ -1,0 +1,18 @@
+"""Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
+
+__all__ = [
+    "Boxes",
+    "Cells",
+    "Drawing",
+    "Lines",
+    "Panel",
+    "Pictures",
+    "Scatter",
+    "plot_counterfactual",
+    "plot_fit",
+    "plot_panels",
+    "plot_samples",
+]
+
+from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
+from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels
