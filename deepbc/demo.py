@@ -17,6 +17,8 @@ from deepbc.plots import Pictures, Scatter, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import morphomnist
 from deepbc.results import Counterfactual, FitReport
+from deepbc.scm import KIND
+from deepbc.storage import check_place
 
 NUMBERS = ("thickness", "intensity")
 KINDS: Mapping[str, Callable[..., Counterfactual]] = {"interventional": intervene, "backtracking": backtrack}
@@ -97,6 +99,7 @@ def run_demo(folder: str | os.PathLike[str], *, rows: int = 8_000, intensity: fl
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made a folder ({error.strerror}). Choose another.") from error
+    check_place(folder / "model", KIND)
     data = digits.sample(rows, seed=seed).values
     fresh = _telling(digits.sample(JUDGED, seed=seed + 1), intensity)
 

@@ -5,7 +5,7 @@ still there and is read. Reading runs no code: the manifest is JSON, the weights
 their checksums say.
 """
 
-__all__ = ["folder_exists", "read_folder", "write_folder"]
+__all__ = ["check_place", "folder_exists", "read_folder", "write_folder"]
 
 import glob
 import hashlib
@@ -42,13 +42,7 @@ def write_folder(
         content: What goes into the manifest; JSON.
         tensors: What goes into the weights.
     """
-    folder = _path(folder)
-    if not _vacant(folder) and not _replaceable(folder, kind):
-        raise StorageError(
-            f"{folder}: expected no such path, an empty folder or an older {kind} of ours, got something else. "
-            "Choose another name or remove it."
-        )
-
+    folder = check_place(folder, kind)
     # Clones, because safetensors takes no two tensors that share memory, as tied weights do.
     weights = save_tensors(
         {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
@@ -71,6 +65,18 @@ def write_folder(
         raise StorageError(f"{folder}: cannot be written ({error.strerror or error}).") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def check_place(folder: str | os.PathLike[str], kind: str) -> Path:
+    """Checks that a folder can be written there; worth doing before the work whose result it is to hold."""
+    folder = _path(folder)
+    if not _vacant(folder) and not _replaceable(folder, kind):
+        raise StorageError(
+            f"{folder}: expected no such path, an empty folder or an older {kind} of ours, got something else. "
+            "Choose another name or remove it."
+        )
+
+    return folder
 
 
 def folder_exists(folder: str | os.PathLike[str], kind: str) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import deepbc as bc
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAM = Path(sys.executable).parent / "deepbc"
@@ -50,20 +52,25 @@ def test_help_lists_the_commands():
 
 
 def test_version_is_printed():
-    import deepbc as package
-
-    assert deepbc("--version").stdout.strip() == f"deepbc {package.__version__}"
+    assert deepbc("--version").stdout.strip() == f"deepbc {bc.__version__}"
 
 
-def test_demo_prints_a_table_and_writes_its_files(tmp_path):
-    done = deepbc("demo", "--rows", "500", "--out", str(tmp_path / "made"), env={**os.environ, "COLUMNS": "140"})
+def test_demo_prints_tables_and_writes_its_files(tmp_path):
+    alone = {**os.environ, "COLUMNS": "140", "OMP_NUM_THREADS": "1"}
+    done = deepbc("demo", "--rows", "500", "--out", str(tmp_path / "made"), env=alone)
     assert done.returncode == 0, done.stderr
     assert "Had the intensity been 220" in done.stdout
-    for world in ("factual", "interventional", "backtracking", "converged"):
-        assert done.stdout.count(world) == (10 if world == "converged" else 5), world
+    # Five digits, and two lines of errors for each kind of answer.
+    for word, times in {"factual": 5, "interventional": 7, "backtracking": 7, "converged": 10}.items():
+        assert done.stdout.count(word) == times, word
     assert done.stderr == ""
     assert (tmp_path / "made" / "figure.png").stat().st_size > 10_000
-    assert (tmp_path / "made" / "model" / "manifest.json").exists()
+    page = (tmp_path / "made" / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert page.count("<td>backtracking</td>") == 6
+    assert "http" not in page
+    scm = bc.SCM.load(tmp_path / "made" / "model")
+    assert scm.sample(2, seed=0).values["image"].shape == (2, 28, 28)
 
 
 @pytest.mark.parametrize(

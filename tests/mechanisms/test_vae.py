@@ -149,6 +149,21 @@ def test_residual_returns_the_factual_image(fitted, data):
     assert (moved.moved["image"] == 0).all()
 
 
+def test_clipped_pixels_are_counted(fitted, data):
+    kept = with_residual(fitted[0], data)
+    few = {name: column[:50] for name, column in data.items()}
+    assert not bc.intervene(kept, few, {"light": few["light"]}).clipped.any()
+
+    cf = bc.intervene(kept, few, {"light": 1.0 - 0.5 * few["light"]})
+    missed = cf.noise["image"][:, 4:]
+    bare = {**cf.noise, "image": torch.cat([cf.noise["image"][:, :4], torch.zeros_like(missed)], dim=1)}
+    whole = kept.predict(bare)["image"].flatten(1) + missed
+    beyond = (whole < -1.0) | (whole > data["image"].max() + 1.0)
+    assert cf.clipped.tolist() == beyond.sum(1).tolist()
+    assert cf.clipped.any()
+    assert not bc.intervene(fitted[0], few, {"light": 1.0}).clipped.any()
+
+
 def test_residual_is_no_coordinate_upstream(data):
     # image -> mean, a predictor: the noise of the image is sought, what was missed stays.
     graph = bc.CausalGraph.parse("light -> image; image -> mean")
