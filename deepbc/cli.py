@@ -32,9 +32,14 @@ def main() -> None:
         sys.exit(2)
 
 
+def _say(line: str) -> None:
+    """Prints a line as it stands: a path may hold brackets, and is not to be broken."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def _version(asked: bool) -> None:
     if asked:
-        console.print(f"deepbc {__version__}", highlight=False)
+        _say(f"deepbc {__version__}")
         raise typer.Exit
 
 
@@ -58,22 +63,21 @@ def reproduce(
 
     Each says which findings its rows bear out. The exit code is 1 where one does not hold.
     The rows are those of Morpho-MNIST, which is downloaded once; without a network they are drawn from its equations.
-    Fits keep their state in the folder fits: a killed run goes on from there. The full ones of images take 15 minutes.
+    Fits keep their state in the folder fits: a killed run goes on from there. Those of images take 15 minutes in full.
     """
     from deepbc.experiments import NAMES, reproduce, title
 
     if listed or not name:
         for each in NAMES:
-            console.print(f"{each:14}{title(each)}", highlight=False)
+            _say(f"{each:14}{title(each)}")
         return
 
     holds = True
     for each in NAMES if name == "all" else [name]:
         made = reproduce(each, out, quick=quick)
-        console.print(f"{each}: {made.folder / 'figure.png'}", highlight=False, soft_wrap=True)
+        _say(f"{each}: {made.folder / 'figure.png'} ({made.data})")
         for finding in made.findings:
-            word = "holds" if finding.holds else "FAILS"
-            console.print(f"  {word}  {finding.sentence}", highlight=False, soft_wrap=True)
+            _say(f"  {'holds' if finding.holds else 'FAILS'}  {finding.sentence}")
         holds = holds and made.holds
     if not holds:
         raise typer.Exit(1)
@@ -112,4 +116,4 @@ def demo(
     for label, error in made.errors.items():
         errors.add_row(label, f"{error:.2f}")
     console.print(errors)
-    console.print(f"figure: {made.figure}\nreport: {made.page}\nmodel:  {made.model}", highlight=False)
+    _say(f"figure: {made.figure}\nreport: {made.page}\nmodel:  {made.model}")

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from deepbc.datasets import digits
-from deepbc.errors import StorageError
 from deepbc.page import paragraph, picture, table, write_page
-from deepbc.plots import Pictures, Scatter, plot_panels
+from deepbc.plots import Pictures, Scatter, check_plots, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import morphomnist
 from deepbc.results import Counterfactual, FitReport
 from deepbc.scm import KIND
-from deepbc.storage import check_place
+from deepbc.storage import check_place, make_folder
 
 NUMBERS = ("thickness", "intensity")
 KINDS: Mapping[str, Callable[..., Counterfactual]] = {"interventional": intervene, "backtracking": backtrack}
@@ -94,11 +93,8 @@ def run_demo(folder: str | os.PathLike[str], *, rows: int = 8_000, intensity: fl
         intensity: The intensity to ask about, between 64 and 255.
         seed: Where all random numbers come from.
     """
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be made a folder ({error.strerror}). Choose another.") from error
+    check_plots()
+    folder = make_folder(folder)
     check_place(folder / "model", KIND)
     data = digits.sample(rows, seed=seed).values
     fresh = _telling(digits.sample(JUDGED, seed=seed + 1), intensity)

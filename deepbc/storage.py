@@ -5,13 +5,14 @@ still there and is read. Reading runs no code: the manifest is JSON, the weights
 their checksums say.
 """
 
-__all__ = ["check_place", "folder_exists", "read_folder", "write_folder"]
+__all__ = ["check_place", "folder_exists", "make_folder", "read_folder", "write_folder"]
 
 import glob
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,13 +69,26 @@ def write_folder(
 
 
 def check_place(folder: str | os.PathLike[str], kind: str) -> Path:
-    """Checks that a folder can be written there; worth doing before the work whose result it is to hold."""
+    """Checks that nothing else stands there; worth doing before the work whose result it is to hold."""
     folder = _path(folder)
     if not _vacant(folder) and not _replaceable(folder, kind):
         raise StorageError(
             f"{folder}: expected no such path, an empty folder or an older {kind} of ours, got something else. "
             "Choose another name or remove it."
         )
+
+    return folder
+
+
+def make_folder(folder: str | os.PathLike[str]) -> Path:
+    """Makes a folder where there is none, and checks that files can be written there."""
+    folder = _path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be a folder to write in ({error.strerror}). Choose another.") from error
 
     return folder
 

@@ -12,7 +12,7 @@ import pytest
 import deepbc as bc
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAM = Path(sys.executable).parent / "deepbc"
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from deepbc._checks import pick
-from deepbc.experiments.base import Made, keep
+from deepbc.experiments.base import Made, keep, keep_rows, write_index
+from deepbc.plots import check_plots
+from deepbc.storage import make_folder
 
 # Each name and its file; loaded when it is asked for.
 NAMES = {
@@ -29,18 +31,26 @@ def reproduce(name: str, out: str | os.PathLike[str], *, quick: bool = False) ->
 
     Args:
         name: The name, such as `figure-4`.
-        out: The folder of all experiments; it is made where there is none. Fits that take long keep their state in its
-            folder `fits`: a killed run goes on from there, and experiments share models. It may be removed.
-        quick: Whether to run it on few rows, in seconds.
+        out: The folder of all experiments; it is made where there is none. Its results.md shows what all of them
+            found. Fits keep their state in its folder `fits`: a killed run goes on from there, and experiments share
+            models; it may be removed.
+        quick: Whether to run it on few rows, in seconds; the folder then is named so.
     """
     file = _file(name)
     config = file.Config.quick() if quick else file.Config()
+    check_plots()
+    label = f"{name}-quick" if quick else name
+    folder = make_folder(Path(out) / label)
     start = time.monotonic()
     rows = file.run(config, Path(out) / "fits")
-    provenance = {"name": name, "title": file.TITLE, "config": asdict(config), **rows.attrs}
+    provenance = {"name": label, "title": file.TITLE, "config": asdict(config), **rows.attrs}
     provenance["seconds"] = round(time.monotonic() - start, 1)
 
-    return keep(Path(out) / name, rows, file.render(rows), file.findings(rows), provenance)
+    keep_rows(folder, rows)
+    made = keep(folder, file.render(rows), file.findings(rows), provenance)
+    write_index(Path(out), [each for known in NAMES for each in (known, f"{known}-quick")])
+
+    return made
 
 
 def title(name: str) -> str:

@@ -83,7 +83,7 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     away = [abs(part.thickness.to_numpy() - forced) for _, part in rows[rows.kind == "by weight"].groupby("weight")]
     free = rows[(rows.kind == "by weight") & (rows.weight == 0)]
     by_distance = rows[rows.kind == "by distance"]
-    spread = by_distance.groupby(by_distance.intensity.round(6)).thickness.agg(lambda each: each.max() - each.min())
+    spread = by_distance.groupby("value").thickness.agg(lambda each: each.max() - each.min())
     sparse = by_distance[by_distance.distance == "absolute"]
     noises = [f"noise of {name}" for name in NAMES]
     still = abs(sparse[noises] - point[noises].astype(float)).min(axis=1) < 1e-9

@@ -69,11 +69,11 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     for name, values in asked(config.antecedents).items():
         for kind, ask in (("backtracking", backtrack), ("interventional", intervene)):
             cf = ask(models["right"], point, {name: values})
-            parts.append(table(cf, kind=kind, asked=name, graph="right", distance="squared"))
+            parts.append(table(cf, kind=kind, graph="right", distance="squared"))
     for arrow, scm in models.items():
         for label, distance in DISTANCES.items():
             cf = backtrack(scm, point, {"thickness": asked(config.antecedents)["thickness"]}, distance=distance)
-            parts.append(table(cf, kind="by distance", asked="thickness", graph=arrow, distance=label))
+            parts.append(table(cf, kind="by distance", graph=arrow, distance=label))
 
     rows = pandas.concat(parts, ignore_index=True)
     rows.attrs["data"] = source
@@ -87,7 +87,7 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     traced, forced = (rows[(rows.kind == kind) & (rows.asked == "intensity")] for kind in KINDS)
     both = [rows[(rows.kind == kind) & (rows.asked == "thickness")]["intensity"].to_numpy() for kind in KINDS]
     spread = {
-        graph: part.groupby(part.thickness.round(9))["intensity"].agg(lambda each: each.max() - each.min())
+        graph: part.groupby("value")["intensity"].agg(lambda each: each.max() - each.min())
         for graph, part in rows[rows.kind == "by distance"].groupby("graph")
     }
 

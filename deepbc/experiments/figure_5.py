@@ -120,4 +120,4 @@ def render(rows: "pandas.DataFrame") -> "Figure":
     columns = ["factual", *(f"i = {each:.0f}" for each in values)]
     panel = Pictures("", ("", ""), torch.stack(bands), columns, labels, notes)
 
-    return plot_panels([[panel]], width=0.72 * len(values) + 1.6, heights=[0.72 * len(bands) + 0.3])
+    return plot_panels([[panel]], width=0.72 * len(columns) + 1.2, heights=[0.72 * len(bands) + 0.3])

@@ -10,6 +10,7 @@ __all__ = [
     "factual",
     "fit_images",
     "fit_numbers",
+    "gallery",
     "images",
     "numbers",
     "others",
@@ -20,19 +21,22 @@ __all__ = [
 ]
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from deepbc import __version__
+from deepbc.checkpoint import fingerprint
 from deepbc.datasets import digits, morphomnist
 from deepbc.datasets.files import VARIABLE
 from deepbc.errors import DataError, SettingError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import ConvVAE
+from deepbc.plots import Pictures
 from deepbc.recipes import morphomnist as recipes
 from deepbc.results import Counterfactual, FitReport
 from deepbc.scm import SCM
@@ -106,21 +110,30 @@ def asked(count: int) -> dict[str, Tensor]:
 def fit_numbers(data: Mapping[str, Tensor], epochs: int, seed: int, fits: Path, *, graph: CausalGraph = NUMBERS) -> SCM:
     """Fits thickness and intensity, or takes the model from an earlier run with the same data and settings."""
     scm = recipes.model(graph)
-    folder = fits / f"{'-'.join(graph)}-{len(data['thickness'])}-{epochs}-{seed}"
     columns = {name: data[name] for name in NAMES}
-    scm.fit(columns, seed=seed, training=Training(epochs=epochs), checkpoint=folder)
+    training = {name: Training(epochs=epochs) for name in NAMES}
+    _fit(scm, columns, training, seed, fits / "numbers")
 
     return scm
 
 
-def fit_images(data: Mapping[str, Tensor], epochs: int, seed: int, fits: Path) -> tuple[SCM, FitReport]:
+def fit_images(
+    data: Mapping[str, Tensor], epochs: int, seed: int, fits: Path, *, preset: str = "default"
+) -> tuple[SCM, FitReport]:
     """Fits thickness, intensity and image, or takes the model from an earlier run with the same data and settings."""
-    scm = recipes.model()
-    training = {"image": replace(ConvVAE.default_training, epochs=epochs)}
-    folder = fits / f"image-{len(data['image'])}-{epochs}-{seed}"
-    report = scm.fit(data, seed=seed, training=training, checkpoint=folder)
+    scm = recipes.model(preset=preset)
+    training = {"image": ConvVAE.default_training, **recipes.training(preset=preset)}
+    training["image"] = replace(training["image"], epochs=epochs)
 
-    return scm, report
+    return scm, _fit(scm, data, training, seed, fits / f"images-{preset}")
+
+
+def _fit(scm: SCM, data: Mapping[str, Tensor], training: Mapping[str, Training], seed: int, folder: Path) -> FitReport:
+    """Fits, with the state kept in a folder that is named by all that the fit depends on."""
+    settings = {name: asdict(each) for name, each in training.items()}
+    key = fingerprint([__version__, repr(scm), settings, seed], data.values())
+
+    return scm.fit(data, seed=seed, training=training, checkpoint=folder.with_name(f"{folder.name}-{key[:8]}"))
 
 
 def with_residual(scm: SCM, residual: bool) -> SCM:
@@ -138,9 +151,8 @@ def others(values: Tensor, seed: int) -> Tensor:
     stream = generator(seed, "others")
     drawn = values.clone()
     for k in range(BINS):
-        others = values[bins != k]
-        here = bins == k
-        drawn[here] = others[torch.randint(len(others), (int(here.sum()),), generator=stream)]
+        elsewhere, here = values[bins != k], bins == k
+        drawn[here] = elsewhere[torch.randint(len(elsewhere), (int(here.sum()),), generator=stream)]
 
     return drawn
 
@@ -157,10 +169,11 @@ def background(scm: SCM, data: Mapping[str, Tensor], point: Mapping[str, Tensor]
 
 
 def table(cf: Counterfactual, **labels: Any) -> "pandas.DataFrame":
-    """A row for each answer: labels, thickness and intensity, their noise, the error and the status."""
+    """A row for each answer: labels, what was asked, thickness and intensity, their noise, the error and the status."""
     import pandas
 
-    columns = dict(labels)
+    name, value = next(iter(cf.antecedent.items()))
+    columns = {**labels, "asked": name, "value": value.numpy()}
     for name in NAMES:
         columns |= {name: cf.values[name].numpy(), f"noise of {name}": cf.noise[name].numpy()}
 
@@ -177,3 +190,15 @@ def pixels(image: Tensor) -> "pandas.DataFrame":
 def pictures(rows: "pandas.DataFrame") -> Tensor:
     """The images of rows, with shape `(rows, 28, 28)`."""
     return torch.tensor(rows[PIXELS].to_numpy()).reshape(-1, SIDE, SIDE)
+
+
+def gallery(rows: "pandas.DataFrame", labels: Sequence[str]) -> list[Pictures]:
+    """A panel for each label: below one another the images of its rows, side by side what they are."""
+    panels = []
+    for label in labels:
+        part = rows[(rows.kind == "image") & (rows.label == label)]
+        whats = list(dict.fromkeys(part.what))
+        tiles = torch.stack([pictures(part[part.what == what]) for what in whats], dim=1)
+        panels.append(Pictures(label, ("", ""), tiles, whats))
+
+    return panels

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from deepbc import __version__
 from deepbc.checkpoint import Checkpoint, fingerprint
 from deepbc.nn.conv import Reader, start
 from deepbc.progress import progress
@@ -71,8 +72,8 @@ def train_judge(
 
     order = torch.randperm(len(image), generator=generator(seed, "judge", "split"))
     held, kept = order.tensor_split([round(training.validation * len(image))])
-    key = fingerprint({"names": list(names), "training": asdict(training), "seed": seed}, [image, columns])
-    checkpoint = Checkpoint(fits / f"judge-of-{names[0]}-{len(image)}-{training.epochs}-{seed}", key)
+    key = fingerprint([__version__, list(names), asdict(training), seed], [image, columns])
+    checkpoint = Checkpoint(fits / f"judge-of-{names[0]}-{key[:8]}", key)
     with progress(f"judge of {names[0]}", training.epochs, None) as shown:
 
         def tell(stage: str, epoch: int, loss: float) -> None:

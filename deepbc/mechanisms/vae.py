@@ -47,8 +47,8 @@ BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
 # A pixel counts as clipped where that changes it by more than a grey level.
 VISIBLE = 1 / 255
-# For each component of the noise, so many held-out rows tell what can be read from it.
-ROWS_TO_TELL = 4
+# So many rows for each unknown of a regression tell what can be read from the noise.
+ROWS_TO_TELL = 10
 BOUND = "its nll is an upper bound: an image has no exact density here"
 
 
@@ -196,10 +196,12 @@ class ConvVAE(Mechanism):
         raise AssertionError  # it never has one
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
-        """Computes an upper bound of the negative log-likelihood of each row."""
-        return self.judge(x, parents)[0]
+        """Computes what training minimises; at `beta` 1 an upper bound of the negative log-likelihood of each row."""
+        beta = (3.0 if self.preset == "paper" else 1.0) if self.beta is None else self.beta
 
-    def judge(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.judge(x, parents, beta)[0]
+
+    def judge(self, x: Tensor, parents: Tensor, beta: float) -> tuple[Tensor, Tensor, Tensor]:
         """Computes the loss of each row, the noise that was drawn for it, and its parents as the networks see them."""
         image, seen = self._images(x), self._seen(parents)
         mean, log_variance = self._read(image, seen)
@@ -209,24 +211,22 @@ class ConvVAE(Mechanism):
         pixels = image[0].numel()
         nll = 0.5 * miss * (-2 * self.log_sigma).exp() + pixels * (self.log_sigma + LOG_SQRT_2PI + (high - low).log())
         cost = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
-        beta = (3.0 if self.preset == "paper" else 1.0) if self.beta is None else self.beta
 
         return nll + beta * cost, u, seen
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
         self._start(rows)
-        if self.preset == "paper" or not self.parents_dim:
-            held_out = train(self, "autoencoder")
-            self.stream = None
-            return Outcome(held_out, (BOUND,))
+        learner: Learner = self
+        if self.preset != "paper" and self.parents_dim:
+            with torch.random.fork_rng(devices=[]):
+                learner = _Probe(self).to(self.middle)
+            start(learner.network, generator(0, "probe"))
+        train(learner, "autoencoder")
 
-        with torch.random.fork_rng(devices=[]):
-            probe = _Probe(self).to(self.middle)
-        start(probe.network, generator(0, "probe"))
-        train(probe, "autoencoder")
+        # Whatever was minimised, what is reported is a bound.
         self.stream = generator(0, "held out")
         with torch.no_grad():
-            held_out = torch.cat([self.loss(*rows.of(chunk)) for chunk in rows.held.split(self.judged)])
+            held_out = torch.cat([self.judge(*rows.of(chunk), 1.0)[0] for chunk in rows.held.split(self.judged)])
         self.stream = None
 
         return Outcome(held_out, (BOUND, *self._told(rows)))
@@ -260,20 +260,26 @@ class ConvVAE(Mechanism):
 
     @torch.no_grad()
     def _told(self, rows: Rows) -> tuple[str, ...]:
-        """Remarks how much of a parent least squares read from held-out noise; few rows tell nothing."""
-        held = rows.held[:ROWS_FOR_A_START]
-        if len(held) < ROWS_TO_TELL * self.noise:
+        """Remarks how much of each parent a regression on the noise tells of held-out rows; few rows tell nothing."""
+        kept = rows.kept[:ROWS_FOR_A_START]
+        if not self.parents_dim or len(kept) < ROWS_TO_TELL * (1 + 2 * self.noise):
             return ()
 
-        parts = [rows.of(chunk) for chunk in held.split(self.chunk)]
-        u = torch.cat([self._read(self._images(x), self._seen(parents))[0] for x, parents in parts])
-        known = torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1).double()
-        seen = self._seen(rows.context[held]).double()
-        half = len(u) // 2
-        weights = torch.linalg.lstsq(known[:half], seen[:half], driver="gelsd").solution
-        missed = (known[half:] @ weights - seen[half:]).square().mean(0) / seen[half:].var(0)
+        known, held = self._known(rows, kept), self._known(rows, rows.held[:ROWS_FOR_A_START])
+        weights = torch.linalg.lstsq(known, self._seen(rows.context[kept]).double(), driver="gelsd").solution
+        seen = self._seen(rows.context[rows.held[:ROWS_FOR_A_START]]).double()
+        told = 1 - (held @ weights - seen).square().mean(0) / seen.var(0, correction=0)
+        names = [name for parent in self._bound().parents for name in [parent.name] * parent.dim]
+        parts = [f"{max(0.0, part):.0%} of {name}" for name, part in zip(names, told.tolist(), strict=True)]
 
-        return (f"reads {max(0.0, 1 - float(missed.min())):.0%} of the variance of a parent from the noise",)
+        return (f"the noise tells {', '.join(parts)} (part of the variance)",)
+
+    def _known(self, rows: Rows, which: Tensor) -> Tensor:
+        """The noise of some rows and its squares, with shape `(rows, 1 + 2 noise)`."""
+        parts = [rows.of(chunk) for chunk in which.split(self.chunk)]
+        u = torch.cat([self._read(self._images(x), self._seen(parents))[0] for x, parents in parts]).double()
+
+        return torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1)
 
     def _seen(self, parents: Tensor) -> Tensor:
         """The parents as the networks see them, with shape `(*batch, parents)`; a single 0 where there are none."""
@@ -360,6 +366,7 @@ class _Probe(Learner):
     def __init__(self, vae: ConvVAE) -> None:
         super().__init__()
         self.vae = vae
+        self.beta = 1.0 if vae.beta is None else vae.beta
         sizes = (vae.noise, PROBE, PROBE, vae.parents_dim)
         layers = [nn.Linear(one, two) for one, two in itertools.pairwise(sizes)]
         self.network = nn.Sequential(layers[0], nn.SiLU(), layers[1], nn.SiLU(), layers[2])
@@ -368,13 +375,14 @@ class _Probe(Learner):
         self.vae.begin(stream)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
-        loss, u, seen = self.vae.judge(x, parents)
+        loss, u, seen = self.vae.judge(x, parents, self.beta)
+        nothing = seen.square().sum(-1).mean()
         with torch.no_grad():
-            known = (self.network(u) - seen).square().mean() < seen.square().mean()
+            told = (nothing - (self.network(u) - seen).square().sum(-1).mean()).clamp_min(0.0)
         # The gradient is reversed on its way to the encoder, as long as more can be read than the mean; and the value
-        # is what could be read: less is better.
-        turn = known.to(u)
+        # is how much more: a probe that reads nothing is not a merit of the noise.
+        turn = (told > 0).to(u)
         missed = (self.network((1 + turn) * u.detach() - turn * u) - seen).square().sum(-1)
-        whole: Tensor = loss + APART * (missed - 2 * missed.detach())
+        whole: Tensor = loss + APART * (missed - missed.detach() + told)
 
         return whole

@@ -8,6 +8,7 @@ __all__ = [
     "Panel",
     "Pictures",
     "Scatter",
+    "check_plots",
     "plot_counterfactual",
     "plot_fit",
     "plot_panels",
@@ -15,4 +16,5 @@ __all__ = [
 ]
 
 from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
+from deepbc.plots.canvas import check_plots
 from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels

@@ -1,6 +1,18 @@
 """What all figures share: a canvas, colours, titles, tiles of images, and writing to a file."""
 
-__all__ = ["BLUE", "GREEN", "GREY", "RED", "Path", "draw_tiles", "entitle", "new_figure", "short", "written"]
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "RED",
+    "Path",
+    "check_plots",
+    "draw_tiles",
+    "entitle",
+    "new_figure",
+    "short",
+    "written",
+]
 
 import os
 import warnings
@@ -10,7 +22,7 @@ import torch
 from torch import Tensor
 
 from deepbc._checks import CHANNELS
-from deepbc.errors import SettingError
+from deepbc.errors import SettingError, StorageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +32,11 @@ Path = str | os.PathLike[str]
 
 BLUE, RED, GREEN, GREY = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f"
 LONGEST_NAME = 14
+
+
+def check_plots() -> None:
+    """Checks that figures can be drawn; worth doing before the work that they are to show."""
+    new_figure(1.0, 1.0)
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -41,7 +58,11 @@ def written(figure: "Figure", path: Path | None) -> "Figure":
             # A name in a script that the font lacks is drawn as boxes.
             for message in ("Glyph .* missing", ".*does not support .* natively"):
                 warnings.filterwarnings("ignore", message, UserWarning)
-            figure.savefig(path)
+            try:
+                figure.savefig(path)
+            except OSError as error:
+                reason = error.strerror or error
+                raise StorageError(f"{path}: cannot be written ({reason}). Choose another.") from error
 
     return figure
 
@@ -53,9 +74,9 @@ def short(name: str) -> str:
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def entitle(axes: "Axes", title: str) -> None:
+def entitle(axes: "Axes", title: str, size: float = 9) -> None:
     """Sets a title as it stands; a name may hold a dollar sign."""
-    axes.set_title(title, fontsize=9, parse_math=False)
+    axes.set_title(title, fontsize=size, parse_math=False)
 
 
 def draw_tiles(axes: "Axes", tiles: Tensor, caption: str = "") -> tuple[int, int]:

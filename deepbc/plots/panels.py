@@ -5,7 +5,7 @@ __all__ = ["Boxes", "Cells", "Lines", "Panel", "Pictures", "Scatter", "plot_pane
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 # Where both kinds of answers are one, both are seen.
 DOTS = {"backtracking": (GREY, 26), "interventional": (GREEN, 10), "factual": (RED, 26)}
 ORANGE, VIOLET = "#e08a1e", "#7a4fa3"
-WIDE, HIGH = 2.3, 2.25
+# Of a panel, in inches; and the width of a page.
+WIDE, HIGH, PAGE = 2.3, 2.0, 7.0
+# So many panels side by side have smaller titles.
+CROWD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,9 @@ class Panel(ABC):
     title: str
     names: tuple[str, str]
 
-    @property
-    def kinds(self) -> int:
-        """How many kinds of things it has; of a band, the panel with the most has the legend."""
-        return 0
+    # Whether it has a legend of its own; whether panels side by side have the same axes.
+    told: ClassVar[bool] = False
+    shares: ClassVar[bool] = False
 
     @abstractmethod
     def draw(self, axes: "Axes") -> None:
@@ -52,12 +54,10 @@ class Scatter(Panel):
         dots: What lies on it: two columns, by colour (`"factual"`, `"backtracking"` or `"interventional"`).
     """
 
+    shares: ClassVar[bool] = True
+
     cloud: tuple[Any, Any] | None
     dots: Sequence[tuple[str, Any, Any]]
-
-    @property
-    def kinds(self) -> int:
-        return len(self.dots)
 
     def draw(self, axes: "Axes") -> None:
         if self.cloud:
@@ -71,11 +71,9 @@ class Scatter(Panel):
 class Lines(Panel):
     """Lines over a common axis, on a logarithmic scale; one that is a single number is drawn across, dashed."""
 
-    lines: Mapping[str, tuple[Any, Any]]
+    told: ClassVar[bool] = True
 
-    @property
-    def kinds(self) -> int:
-        return len(self.lines)
+    lines: Mapping[str, tuple[Any, Any]]
 
     def draw(self, axes: "Axes") -> None:
         colours = (BLUE, ORANGE, VIOLET, GREY, GREEN)
@@ -97,13 +95,11 @@ class Boxes(Panel):
         line: What goes across, if anything: a label and a number.
     """
 
+    told: ClassVar[bool] = True
+
     places: Sequence[float]
     boxes: Mapping[str, Sequence[Any]]
     line: tuple[str, float] | None = None
-
-    @property
-    def kinds(self) -> int:
-        return len(self.boxes)
 
     def draw(self, axes: "Axes") -> None:
         gap = (max(self.places) - min(self.places)) / max(1, len(self.places) - 1) or 1.0
@@ -185,23 +181,40 @@ def plot_panels(
 
     Args:
         bands: The panels of each band.
-        width: The width of the figure, in inches; by default that of as many panels as the longest band has.
+        width: The width of the figure, in inches; by default that of as many panels as the longest band has, or of a
+            page.
         heights: The height of each band, in inches.
         path: The file to write, if any.
     """
     heights = heights or [HIGH] * len(bands)
-    figure = new_figure(width or WIDE * max(map(len, bands)), sum(heights))
+    figure = new_figure(width or min(PAGE, WIDE * max(map(len, bands))), sum(heights))
     parts = figure.subfigures(len(bands), 1, squeeze=False, height_ratios=heights).flat
     for part, band in zip(parts, bands, strict=True):
-        told = max(band, key=lambda panel: panel.kinds)
         for i, panel in enumerate(band):
-            axes = part.add_subplot(1, len(band), i + 1)
-            entitle(axes, panel.title)
-            axes.tick_params(labelsize=7)
+            # What has the axes of the panel before has them once.
+            same = i > 0 and panel.shares and panel.names == band[i - 1].names
+            axes = part.add_subplot(1, len(band), i + 1, sharey=part.axes[-1] if same else None)
+            entitle(axes, panel.title, 9 if len(band) < CROWD else 7)
             panel.draw(axes)
+            axes.tick_params(which="both", labelsize=7, **({"labelleft": False} if same else {}))
             axes.set_xlabel(panel.names[0], fontsize=8)
-            axes.set_ylabel(panel.names[1] if i == 0 or panel.names != band[0].names else "", fontsize=8)
-            if panel is told and panel.kinds:
+            axes.set_ylabel("" if same else panel.names[1], fontsize=8)
+            if i == 0 and panel.told:
                 axes.legend(frameon=False, fontsize=6, loc="best", handletextpad=0.3)
+    _tell(figure)
 
     return written(figure, path)
+
+
+def _tell(figure: "Figure") -> None:
+    """Names, once below all panels, what no legend of theirs does."""
+    if any(axes.get_legend() for axes in figure.axes):
+        return
+
+    known: dict[str, Any] = {}
+    for axes in figure.axes:
+        known |= {str(label): handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if known:
+        figure.legend(
+            list(known.values()), list(known), loc="outside lower center", ncols=len(known), frameon=False, fontsize=7
+        )

@@ -24,7 +24,7 @@ CAUSE, EFFECT, UNITS = (*["spline"] * 5, "affine"), ("affine", *["spline"] * 3),
 
 
 def model(graph: CausalGraph = GRAPH, *, preset: str = "default", residual: bool = False) -> SCM:
-    """Creates a model that is yet to be fitted, with `fit(data, training=training(preset))`.
+    """Creates a model that is yet to be fitted, with `fit(data, training=training(graph, preset=preset))`.
 
     Args:
         graph: The graph, of some or all of thickness, intensity and image; another one is a call, not a copy.
@@ -57,6 +57,7 @@ def training(graph: CausalGraph = GRAPH, *, preset: str = "default") -> Mapping[
         graph: The graph.
         preset: As for `model`.
     """
+    check_graph(graph, CausalGraph)
     if check_choice(preset, PRESETS, "preset") == "default":
         return {}
 

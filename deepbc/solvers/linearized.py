@@ -3,8 +3,8 @@ r"""The paper's algorithm 1: linearise what the noise leads to, solve the penali
 .. math:: u' \leftarrow (\lambda^{-1} W + J^\top J + \epsilon I)^\dagger
           (\lambda^{-1} W u + J^\top (x^* + J u' - F(u')))
 
-The steps are not damped and there is no merit function, so on some rows they cycle; such rows say so. It is here for
-reproduction and comparison.
+The steps are not damped and there is no merit function, so on some rows they cycle. Rows that miss, or that still move
+at the end, say so. It is here for reproduction and comparison.
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), algorithm 1 and eq. 20.
@@ -20,6 +20,9 @@ from deepbc.errors import SettingError
 from deepbc.solvers.base import Solver
 from deepbc.solvers.penalty import ended, penalised, reachable
 from deepbc.solvers.problem import Problem, Solution
+
+# A row whose last step moved a noise by more than this has not come to rest: it cycles, or needs more steps.
+SETTLED = 1e-3
 
 
 class Linearized(Solver):
@@ -51,16 +54,16 @@ class Linearized(Solver):
         u = problem.rest
         movable = problem.movable.to(u.dtype)
         scale = movable / (problem.cost.floored / self.penalty + self.damping)
-        v = u
+        v = before = u
         for _ in range(self.steps):
-            point = problem.linearize(v)
+            before, point = v, problem.linearize(v)
             jacobian, missed = penalised(problem, point)
             jacobian = jacobian * movable.unsqueeze(-2)
             # In terms of the move from the factual noise, which the first weight then leaves out.
             target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - missed
             v = u + _solve(scale, jacobian, target, self.damping * u)
 
-        return ended(problem, v, self.reach)
+        return ended(problem, v, self.reach, moving=(v - before).abs().amax(-1) > SETTLED)
 
     def __repr__(self) -> str:
         return f"Linearized(penalty={self.penalty:g}, steps={self.steps}, damping={self.damping:g})"

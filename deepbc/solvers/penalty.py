@@ -31,11 +31,12 @@ def penalised(problem: Problem, point: Point) -> tuple[Tensor, Tensor]:
     return point.jacobian * asked.unsqueeze(-1), missed
 
 
-def ended(problem: Problem, v: Tensor, reach: float) -> Solution:
-    """Takes the coordinates as the solution and says which rows miss."""
+def ended(problem: Problem, v: Tensor, reach: float, moving: Tensor | None = None) -> Solution:
+    """Takes the coordinates as the solution and says which rows miss, or are still moving."""
     point = problem.look(v)
-    met = (missed_by(problem, point.values).abs() <= reach).all(-1)
-    trouble = torch.where(met, int(Trouble.NONE), int(Trouble.SLOW))
+    done = (missed_by(problem, point.values).abs() <= reach).all(-1)
+    done = done if moving is None else done & ~moving
+    trouble = torch.where(done, int(Trouble.NONE), int(Trouble.SLOW))
     trouble[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = Trouble.NO_NUMBER
 
     return Solution(torch.where(problem.movable, point.noises, problem.rest), trouble)

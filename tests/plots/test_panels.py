@@ -21,14 +21,16 @@ def test_dots_have_the_colours_of_the_paper():
     assert density.get_cmap().name == "Blues"
     np.testing.assert_allclose(grey.get_offsets(), [[1, 3], [2, 4]])
     assert (axes.get_xlabel(), axes.get_ylabel()) == NAMES
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["backtracking", "interventional", "factual"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["backtracking", "interventional", "factual"]
 
 
-def test_only_the_fullest_panel_of_a_band_has_a_legend():
+def test_side_by_side_the_same_axes_are_named_once():
     dot = [("factual", [1.0], [1.0])]
-    panels = [Scatter("a", NAMES, None, dot), Scatter("b", NAMES, None, dot * 2), Scatter("c", NAMES, None, [])]
-    figure = plot_panels([panels, panels[2:]])
-    assert [axes.get_legend() is not None for axes in figure.axes] == [False, True, False, False]
+    panels = [Scatter("a", NAMES, None, dot), Scatter("b", NAMES, None, [("factual", [1.0], [9.0])])]
+    figure = plot_panels([panels, [Scatter("c", ("x", "y"), None, dot)]])
+    assert [axes.get_ylabel() for axes in figure.axes] == ["intensity", "", "y"]
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["factual"]
 
 
 def test_boxes_show_quantiles_at_their_places():
