@@ -63,7 +63,7 @@ class Linearized(Solver):
             target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - missed
             v = u + _solve(scale, jacobian, target, self.damping * u)
 
-        return ended(problem, v, self.reach, moving=(v - before).abs().amax(-1) > SETTLED)
+        return ended(problem, v, self.reach, moving=((v - before).abs() > SETTLED).any(-1))
 
     def __repr__(self) -> str:
         return f"Linearized(penalty={self.penalty:g}, steps={self.steps}, damping={self.damping:g})"

@@ -66,3 +66,23 @@ def test_no_rows_give_no_rows(name):
 def test_settings_can_be_read_off(name):
     solver = SOLVERS[name][0]
     assert repr(eval(repr(solver), {"__builtins__": {}}, vars(bc.solvers))) == repr(solver)
+
+
+def test_linearized_says_where_it_cycles():
+    """Newton's method on v^3 - 2 v + 2 goes from 0 to 1 and back; within the reach of the penalty, both are near."""
+    rest = torch.zeros(1, 1, dtype=torch.float64)
+    zero = torch.zeros(1, 1, dtype=torch.float64)
+    problem = Problem(
+        rest=rest,
+        movable=torch.ones(1, 1, dtype=torch.bool),
+        lower=zero,
+        upper=zero,
+        given={},
+        law=lambda v, given: (v[:, :0], 0.45 * (v**3 - 2 * v + 2)),
+        cost=Cost([Term(bc.Squared(), 1e-9, 1)], rest),
+        free=1,
+    )
+    for steps, end in ((30, 0.0), (31, 1.0)):
+        solution = bc.Linearized(penalty=10, steps=steps).solve(problem)
+        assert solution.noises.item() == pytest.approx(end, abs=1e-3)
+        assert solution.trouble.item() == Trouble.SLOW
