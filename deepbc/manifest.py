@@ -4,6 +4,7 @@ __all__ = ["describe", "rebuild"]
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -13,6 +14,7 @@ from deepbc.errors import GraphError, SettingError, StorageError
 from deepbc.graph import CausalGraph
 from deepbc.laws import law_called, name_of
 from deepbc.mechanisms import Mechanism
+from deepbc.results import Curve, FitReport, VariableFit
 from deepbc.seeds import generator
 from deepbc.variables import Family, Variable, read_bounds
 
@@ -33,20 +35,39 @@ class _Mechanism(_Record):
     settings: dict[str, Any]
 
 
+class _Curve(_Record):
+    train: tuple[float, ...]
+    held_out: tuple[float, ...]
+    seconds: float
+
+
+class _Fit(_Record):
+    name: str
+    type: str
+    mechanism: str
+    nll: float | None
+    rows: int
+    curves: dict[str, _Curve]
+    seconds: float
+    notes: tuple[str, ...]
+
+
 class _Model(_Record):
     graph: dict[str, list[str]] = Field(min_length=1)
     variables: dict[str, _Variable]
     mechanisms: dict[str, _Mechanism]
+    report: tuple[_Fit, ...] = ()
 
 
 def describe(
-    graph: CausalGraph, variables: Mapping[str, Variable], mechanisms: Mapping[str, Mechanism]
+    graph: CausalGraph, variables: Mapping[str, Variable], mechanisms: Mapping[str, Mechanism], report: FitReport
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Writes a model as the content of a manifest and the tensors beside it."""
     model = _Model(
         graph=graph.to_dict(),
         variables={name: _write_variable(variables[name]) for name in graph},
         mechanisms={name: _write_mechanism(name, mechanisms[name]) for name in graph},
+        report=tuple(_write_fit(each) for each in report),
     )
     tensors = {f"{name}/{key}": tensor for name in graph for key, tensor in mechanisms[name].state_dict().items()}
 
@@ -55,8 +76,8 @@ def describe(
 
 def rebuild(
     content: Mapping[str, Any], tensors: Mapping[str, Tensor], *, where: str
-) -> tuple[CausalGraph, dict[str, Variable], dict[str, Mechanism]]:
-    """Makes graph, variables and mechanisms from what `describe` wrote.
+) -> tuple[CausalGraph, dict[str, Variable], dict[str, Mechanism], FitReport]:
+    """Makes graph, variables, mechanisms and the report of the fit from what `describe` wrote.
 
     Raises:
         StorageError: The content is not a model of ours, or the tensors are not its weights.
@@ -79,7 +100,19 @@ def rebuild(
 
     _load_weights(mechanisms, tensors, where)
 
-    return graph, variables, mechanisms
+    return graph, variables, mechanisms, FitReport(tuple(_read_fit(each) for each in model.report))
+
+
+def _write_fit(fit: VariableFit) -> _Fit:
+    # A variable without a density has no likelihood, and JSON has no NaN.
+    return _Fit.model_validate(asdict(fit) | {"nll": None if math.isnan(fit.nll) else fit.nll})
+
+
+def _read_fit(record: _Fit) -> VariableFit:
+    fields = record.model_dump()
+    curves = {stage: Curve(**curve) for stage, curve in fields["curves"].items()}
+
+    return VariableFit(**fields | {"nll": math.nan if record.nll is None else record.nll, "curves": curves})
 
 
 def _write_variable(variable: Variable) -> _Variable:

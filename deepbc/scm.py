@@ -52,6 +52,8 @@ class SCM:
         bounds: Bounds by variable, `(lower, upper)`, None for an open side. No learned law ever leaves them; a given
             law that does is an error.
 
+    `report` has what the last fit of each variable said; it is saved with the model.
+
     Example:
         >>> graph = CausalGraph.parse("cause -> effect")
         >>> scm = SCM(graph, {"effect": Flow(hidden=[])}, bounds={"effect": (0, None)})
@@ -63,6 +65,7 @@ class SCM:
     mechanisms: Mapping[str, Mechanism]
     variables: Mapping[str, Variable]
     bounds: Mapping[str, tuple[float, float]]
+    report: FitReport
     device: torch.device
     dtype: torch.dtype
 
@@ -84,6 +87,7 @@ class SCM:
         self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
         self.mechanisms = {name: _settings_of(mechanisms[name]) if name in mechanisms else Flow() for name in graph}
         self.variables = {}
+        self.report = FitReport(())
         self.device, self.dtype = torch.device("cpu"), torch.float64
         self._bind_given()
 
@@ -128,6 +132,8 @@ class SCM:
         fitted, report = fit_mechanisms(chosen, families, rows, empty, plan)
         self.variables = variables
         self.mechanisms = {**self.mechanisms, **fitted}
+        entries = {each.name: each for each in (*self.report, *report)}
+        self.report = FitReport(tuple(entries[name] for name in self.graph.order if name in entries))
         for name, mechanism in self.mechanisms.items():
             if mechanism.given and mechanism.family is None:
                 self.mechanisms[name] = self._bind(name)
@@ -198,6 +204,7 @@ class SCM:
         pick(name, tuple(self.graph), "replace")
         check_type(mechanism, Mechanism, f"Mechanism of {name!r}")
         other = copy.copy(self)
+        other.report = FitReport(tuple(each for each in self.report if each.name != name))
         other.mechanisms = {**self.mechanisms, name: mechanism}
         if not self.variables or mechanism.given:
             other.mechanisms[name] = _settings_of(mechanism)
@@ -244,7 +251,7 @@ class SCM:
         from deepbc.storage import write_folder
 
         self._check_fitted()
-        write_folder(folder, KIND, *describe(self.graph, self.variables, self.mechanisms))
+        write_folder(folder, KIND, *describe(self.graph, self.variables, self.mechanisms, self.report))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
@@ -252,9 +259,9 @@ class SCM:
         from deepbc.manifest import rebuild
         from deepbc.storage import read_folder
 
-        graph, variables, mechanisms = rebuild(*read_folder(folder, KIND), where=str(folder))
+        graph, variables, mechanisms, report = rebuild(*read_folder(folder, KIND), where=str(folder))
         scm = cls(graph)
-        scm.variables, scm.mechanisms = variables, mechanisms
+        scm.variables, scm.mechanisms, scm.report = variables, mechanisms, report
         scm.bounds = {name: (each.lower, each.upper) for name, each in variables.items() if each.bounded}
 
         return scm

@@ -1,58 +1,16 @@
-"""The command line. Commands import what they need when they run, so that `deepbc --help` answers at once."""
+"""Commands that show what the method does: the demo, and the paper's figures."""
 
-__all__ = ["main"]
+__all__ = ["demo", "reproduce"]
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from deepbc import __version__
-from deepbc.errors import DeepBCError
-
-app = typer.Typer(
-    name="deepbc",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Deep backtracking counterfactuals: learn a causal model, ask what would have been different.",
-)
-console = Console()
+from deepbc.cli.screen import console, say
 
 
-def main() -> None:
-    """Runs the command line. Our own errors are one line and exit code 2."""
-    try:
-        app()
-    except DeepBCError as error:
-        Console(stderr=True).print(f"deepbc: {error}", style="red", highlight=False, markup=False)
-        sys.exit(2)
-
-
-def _say(line: str) -> None:
-    """Prints a line as it stands: a path may hold brackets, and is not to be broken."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        _say(f"deepbc {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Deep backtracking counterfactuals: learn a causal model, ask what would have been different."""
-
-
-@app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(help="The experiment, such as figure-4, or all.")] = "",
     out: Annotated[Path, typer.Option(help="The folder; each experiment gets one of its own in it.")] = Path("results"),
@@ -69,21 +27,20 @@ def reproduce(
 
     if listed or not name:
         for each in NAMES:
-            _say(f"{each:14}{title(each)}")
+            say(f"{each:14}{title(each)}")
         return
 
     holds = True
     for each in NAMES if name == "all" else [name]:
         made = reproduce(each, out, quick=quick)
-        _say(f"{each}: {made.folder / 'figure.png'} ({made.data})")
+        say(f"{each}: {made.folder / 'figure.png'} ({made.data})")
         for finding in made.findings:
-            _say(f"  {'holds' if finding.holds else 'FAILS'}  {finding.sentence}")
+            say(f"  {'holds' if finding.holds else 'FAILS'}  {finding.sentence}")
         holds = holds and made.holds
     if not holds:
         raise typer.Exit(1)
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the figure, the report and the model.")] = Path("demo"),
     rows: Annotated[int, typer.Option(min=100, help="How many digits to learn from.")] = 8_000,
@@ -116,4 +73,4 @@ def demo(
     for label, error in made.errors.items():
         errors.add_row(label, f"{error:.2f}")
     console.print(errors)
-    _say(f"figure: {made.figure}\nreport: {made.page}\nmodel:  {made.model}")
+    say(f"figure: {made.figure}\nreport: {made.page}\nmodel:  {made.model}")

@@ -1,0 +1,48 @@
+"""The command line. Commands import what they need when they run, so that `deepbc --help` answers at once."""
+
+__all__ = ["main"]
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from deepbc import __version__
+from deepbc.cli import figures, models
+from deepbc.cli.screen import say
+from deepbc.errors import DeepBCError
+
+app = typer.Typer(
+    name="deepbc",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Deep backtracking counterfactuals: learn a causal model, ask what would have been different.",
+)
+for command in (models.fit, models.show, models.ask, models.sample, figures.demo, figures.reproduce):
+    app.command()(command)
+
+
+def main() -> None:
+    """Runs the command line. Our own errors are one line and exit code 2."""
+    try:
+        app()
+    except DeepBCError as error:
+        Console(stderr=True).print(f"deepbc: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        say(f"deepbc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Deep backtracking counterfactuals: learn a causal model, ask what would have been different."""

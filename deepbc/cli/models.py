@@ -1,0 +1,204 @@
+"""Commands for a table of yours: fit a model, look at it, ask it, draw from it."""
+
+__all__ = ["ask", "fit", "sample", "show"]
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from deepbc.cli.screen import console, say
+
+if TYPE_CHECKING:
+    from deepbc.results import Counterfactual, FitReport
+    from deepbc.scm import SCM
+
+Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names or .parquet.", show_default=False)]
+Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps.")]
+
+
+def fit(
+    data: Data,
+    graph: Annotated[str, typer.Option(help="Who listens to whom, such as 'a -> b; a, b -> c'.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The folder for the model.", show_default=False)],
+    bounds: Annotated[list[str] | None, typer.Option(help="What a value never leaves: 'b=0,100', 'b=0,'.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="A folder in which a killed fit is kept, to go on.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same data, same model.")] = 0,
+    drop_missing: DropMissing = False,
+    as_json: Json = False,
+) -> None:
+    """Learn a causal model of the numbers in a table, one law for every variable of a graph.
+
+    Columns that the graph does not name are left out. Prints how well each law predicts rows that it did not see.
+
+    Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
+    """
+    from deepbc.conditions import parse_bounds
+    from deepbc.graph import CausalGraph
+    from deepbc.scm import KIND, SCM
+    from deepbc.storage import check_place
+    from deepbc.tables import read_table
+
+    known = CausalGraph.parse(graph)
+    names = tuple(known)
+    scm = SCM(known, bounds=parse_bounds(bounds or (), names))
+    check_place(out, KIND)
+    report = scm.fit(read_table(data, names, drop_missing=drop_missing), seed=seed, checkpoint=checkpoint)
+    scm.save(out)
+
+    if as_json:
+        _print_json(_told(report))
+        return
+    console.print(_reported(report))
+    say(f"model: {out}")
+
+
+def show(model: Model, as_json: Json = False) -> None:
+    """Show a model: its graph, its laws, and what its fit reported."""
+    from deepbc.scm import SCM
+
+    scm = SCM.load(model)
+    if as_json:
+        _print_json({"graph": scm.graph.to_dict(), "variables": _variables(scm), "report": _told(scm.report)})
+        return
+
+    say("\n".join(f"{', '.join(scm.graph.parents(name)) or '(no cause)'} -> {name}" for name in scm.graph.order))
+    laws = Table("variable", "type", "law", "bounds", title="Variables")
+    for name, told in _variables(scm).items():
+        ends = ["" if end is None else f"{end:g}" for end in told["bounds"]]
+        laws.add_row(name, told["type"], told["mechanism"], " to ".join(ends) if any(ends) else "")
+    console.print(laws)
+    if scm.report.variables:
+        console.print(_reported(scm.report))
+
+
+def ask(
+    model: Model,
+    data: Data,
+    row: Annotated[list[int], typer.Option(help="The row to ask about, counted from 0; several are asked in turn.")],
+    condition: Annotated[
+        list[str], typer.Option("--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4'.", show_default=False)
+    ],
+    intervene: Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")] = False,
+    keep: Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")] = None,
+    scope: Annotated[str | None, typer.Option(help="Whose noises may move: 'a,b'.")] = None,
+    weight: Annotated[list[str] | None, typer.Option(help="How dear a noise is: 'a=5'.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Draw so many worlds instead of the nearest.")] = None,
+    seed: Annotated[int, typer.Option(help="Where samples come from.")] = 0,
+    drop_missing: DropMissing = False,
+    as_json: Json = False,
+) -> None:
+    """Ask about rows of a table: had this been so, what else would have been different, and why?
+
+    The answer is the nearest world in which the condition holds and every law is kept. Moved says which noise carried
+    the change. The exit code is 1 where an answer does not hold.
+
+    Example: deepbc ask model data.csv --row 11 --if "amount=2000"
+    """
+    from deepbc.cli.asking import Wishes, answer
+    from deepbc.scm import SCM
+    from deepbc.tables import read_table
+
+    scm = SCM.load(model)
+    names = tuple(scm.graph)
+    wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
+    table = read_table(data, names, drop_missing=drop_missing)
+    cf = answer(scm, table, row, wishes)
+
+    if as_json:
+        _print_json(json.loads(cf.to_frame().reset_index(drop=True).to_json(orient="records", double_precision=15)))
+    elif samples:
+        _print_samples(cf, row)
+    else:
+        _print_answers(cf, row)
+    if not (cf.status == "converged").all():
+        raise typer.Exit(1)
+
+
+def sample(
+    model: Model,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many rows.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="A .csv or .parquet file; otherwise CSV is printed.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
+) -> None:
+    """Draw rows from a model."""
+    from deepbc.scm import SCM
+    from deepbc.tables import write_table
+
+    frame = SCM.load(model).sample(count, seed=seed).to_frame()
+    if out is None:
+        frame.to_csv(sys.stdout, index=False)
+        return
+    write_table(frame, out)
+    say(f"{len(frame):,} rows: {out}")
+
+
+def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:
+    from deepbc.variables import OPEN
+
+    return {
+        name: {
+            "type": scm.variables[name].kind,
+            "mechanism": repr(scm.mechanisms[name]),
+            "bounds": [end if math.isfinite(end) else None for end in scm.bounds.get(name, OPEN)],
+        }
+        for name in scm.graph.order
+    }
+
+
+def _told(report: "FitReport") -> list[dict[str, Any]]:
+    return json.loads(report.to_frame().to_json(orient="records", double_precision=15))  # type: ignore[no-any-return] # a list
+
+
+def _reported(report: "FitReport") -> Table:
+    table = Table("variable", "held-out nll (nats)", "held-out rows", "epochs", "seconds", "notes", title="Fit")
+    for each in report:
+        numbers = (f"{each.nll:.4f}", f"{each.rows:,}", f"{each.epochs}", f"{each.seconds:.1f}")
+        table.add_row(each.name, *numbers, "; ".join(each.notes))
+
+    return table
+
+
+def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:
+    """Prints a table for each row: each variable before and after, and what its noise carried."""
+    for k, row in enumerate(rows):
+        status = cf.status[k]
+        table = Table("variable", "factual", "counterfactual", "moved", title=f"Row {row}: {status}")
+        for name in cf.graph.order:
+            mark = " *" if name in cf.antecedent else ""
+            values = (cf.factual.values[name][k].item(), cf.values[name][k].item(), cf.moved[name][k].item())
+            table.add_row(name + mark, f"{values[0]:.6g}", f"{values[1]:.6g}", f"{values[2]:.3g}")
+        console.print(table)
+        say(f"distance {cf.distance[k].item():.4g}, error {cf.error[k].item():.1e} sd; * asked")
+        if status != "converged":
+            say(status.explain())
+        if cf.extrapolates[k]:
+            far = cf.farthest[k].item()
+            say(f"It rests on noise {far:.1f} standard deviations out, of which data show next to nothing.")
+
+
+def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
+    """Prints a table for each row: each variable before, and the mean and spread of its samples."""
+    for k, row in enumerate(rows):
+        table = Table("variable", "factual", "mean", "sd", "5 %", "95 %", title=f"Row {row}: {cf.status[k]}")
+        for name in cf.graph.order:
+            drawn = cf.values[name][:, k]
+            ends = drawn.quantile(drawn.new_tensor([0.05, 0.95])).tolist()
+            spread = drawn.std(correction=0).item()
+            numbers = (cf.factual.values[name][k].item(), drawn.mean().item(), spread, *ends)
+            table.add_row(name + (" *" if name in cf.antecedent else ""), *(f"{value:.6g}" for value in numbers))
+        console.print(table)
+        say(f"{len(drawn):,} samples; * asked")
+        if cf.status[k] != "converged":
+            say(cf.status[k].explain())
+
+
+def _print_json(content: Any) -> None:
+    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")

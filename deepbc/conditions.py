@@ -1,0 +1,97 @@
+"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, and weights and bounds by name."""
+
+__all__ = ["parse_bounds", "parse_conditions", "parse_weights"]
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from deepbc._checks import pick
+from deepbc.errors import SettingError
+from deepbc.intervals import Interval
+
+CONDITION = re.compile(r"\s*(?:([^<>=]*?)\s*<=)?\s*([^<>=]+?)\s*(==|=|>=|<=)\s*([^<>=]+?)\s*")
+
+
+def parse_conditions(texts: Iterable[str], names: Sequence[str]) -> dict[str, float | Interval]:
+    """Reads an antecedent, each condition on one variable; two ends of one variable may come apart.
+
+    Example:
+        >>> parse_conditions(["amount=2000", "30 <= age <= 40"], ["age", "amount"])
+        {'amount': 2000.0, 'age': between(30.0, 40.0)}
+    """
+    asked: dict[str, float | Interval] = {}
+    for text in texts:
+        name, new = _condition(text, names)
+        old = asked.get(name)
+        asked[name] = new if old is None else _both(name, old, new)
+
+    return asked
+
+
+def _condition(text: str, names: Sequence[str]) -> tuple[str, float | Interval]:
+    found = CONDITION.fullmatch(text)
+    where = f"condition {text!r}"
+    if not found:
+        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.")
+
+    first, name, sign, last = found.groups()
+    name, value = pick(name, names, where), _number(last, where)
+    if first is not None:
+        if sign != "<=":
+            raise SettingError(f"{where}: expected two ends as in '30<=age<=40'.")
+        return name, Interval(_number(first, where), value)
+    if sign in ("=", "=="):
+        return name, value
+
+    return name, Interval(value, None) if sign == ">=" else Interval(None, value)
+
+
+def _both(name: str, old: float | Interval, new: float | Interval) -> Interval:
+    """Joins a lower and an upper end."""
+    if isinstance(old, Interval) and isinstance(new, Interval):
+        for low, high in ((old, new), (new, old)):
+            if low.upper is None and high.lower is None:
+                return Interval(low.lower, high.upper)
+
+    raise SettingError(f"conditions: {name!r} comes twice, as {old!r} and {new!r}. Leave one out.")
+
+
+def parse_weights(texts: Iterable[str], names: Sequence[str]) -> dict[str, float]:
+    """Reads weights such as `age=5`."""
+    return {name: _number(value, f"weight of {name!r}") for name, value in _pairs(texts, names, "weight", "age=5")}
+
+
+def parse_bounds(texts: Iterable[str], names: Sequence[str]) -> dict[str, tuple[float | None, float | None]]:
+    """Reads bounds such as `age=0,120` or, open above, `amount=0,`."""
+    bounds = {}
+    for name, value in _pairs(texts, names, "bounds", "age=0,120"):
+        lower, comma, upper = value.partition(",")
+        if not comma:
+            raise SettingError(f"bounds of {name!r}: expected two ends such as '0,120' or '0,', got {value!r}.")
+        where = f"bounds of {name!r}"
+        bounds[name] = tuple(_number(end, where) if end.strip() else None for end in (lower, upper))
+
+    return bounds  # type: ignore[return-value] # two ends each
+
+
+def _pairs(texts: Iterable[str], names: Sequence[str], what: str, example: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise SettingError(f"{what} {text!r}: expected a name and a number, such as {example!r}.")
+        pairs.append((pick(name.strip(), names, f"{what} {text!r}"), value))
+
+    return pairs
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise SettingError(f"{where}: expected a number, got {text.strip()!r}.")
+
+    return number

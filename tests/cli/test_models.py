@@ -1,0 +1,199 @@
+"""The commands for a table, through the installed program."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deepbc as bc
+from deepbc.cli import main
+
+PROGRAM = Path(sys.executable).parent / "deepbc"
+ALONE = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def deepbc(*words) -> subprocess.CompletedProcess:
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, env=ALONE)
+
+
+@pytest.fixture
+def command(monkeypatch, capfd):
+    """Runs a command in this process, which is quicker than a program that has torch to load."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["deepbc", *map(str, words)])
+        monkeypatch.setenv("COLUMNS", "120")
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(words, left.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of age -> income; age, income -> amount, and a model of it."""
+    folder = tmp_path_factory.mktemp("tables")
+    draw = np.random.default_rng(0)
+    age = draw.normal(40, 10, 400)
+    income = 0.5 * age + draw.normal(0, 3, 400)
+    amount = np.exp(0.1 * income + 0.3 * draw.normal(size=400))
+    table = pd.DataFrame({"age": age, "income": income, "amount": amount, "name": [f"n{k}" for k in range(400)]})
+    table.to_csv(folder / "data.csv", index=False)
+    table.to_parquet(folder / "data.parquet")
+    graph = "age -> income; age, income -> amount"
+    done = deepbc("fit", folder / "data.csv", "--graph", graph, "--bounds", "amount=0,", "--out", folder / "model")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "held-out nll" in done.stdout
+    assert f"model: {folder / 'model'}" in done.stdout
+    return folder
+
+
+def table_of(folder) -> pd.DataFrame:
+    return pd.read_csv(folder / "data.csv")[["age", "income", "amount"]]
+
+
+def test_fit_is_that_of_the_library(folder):
+    saved = bc.SCM.load(folder / "model")
+    graph = bc.CausalGraph.parse("age -> income; age, income -> amount")
+    scm = bc.SCM(graph, bounds={"amount": (0, None)})
+    report = scm.fit(table_of(folder), seed=0)
+    data = table_of(folder)
+    assert np.allclose(saved.log_prob(data), scm.log_prob(data))
+    assert [each.nll for each in saved.report] == pytest.approx([each.nll for each in report])
+    for stage, curve in report["amount"].curves.items():
+        assert saved.report["amount"].curves[stage].held_out == pytest.approx(curve.held_out)
+
+
+def test_show_tells_graph_laws_and_report(folder, command):
+    said = command("show", folder / "model").stdout
+    for part in ("age, income -> amount", "(no cause) -> age", "Flow", "0 to", "held-out nll"):
+        assert part in said
+    told = json.loads(command("show", folder / "model", "--json").stdout)
+    assert told["graph"] == {"age": [], "income": ["age"], "amount": ["age", "income"]}
+    assert told["variables"]["amount"]["bounds"] == [0.0, None]
+    assert [each["variable"] for each in told["report"]] == ["age", "income", "amount"]
+
+
+@pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
+def test_answers_are_those_of_the_library(folder, data, command):
+    words = ["ask", folder / "model", folder / data, "--row", 3, "--row", 7, "--if", "amount=9", "--weight", "age=2"]
+    done = deepbc(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    came = pd.DataFrame(json.loads(done.stdout))
+    scm = bc.SCM.load(folder / "model")
+    cf = bc.backtrack(scm, table_of(folder).iloc[[3, 7]], {"amount": 9.0}, distance=bc.Squared({"age": 2.0}))
+    assert np.allclose(came["income"], cf.values["income"], rtol=1e-9)
+    assert np.allclose(came["moved age"], cf.moved["age"], rtol=1e-6)
+
+    said = command(*words).stdout
+    assert "Row 3: converged" in said
+    assert "Row 7: converged" in said
+    assert "amount *" in said
+
+
+def test_options_change_the_question(folder, command):
+    ask = ["ask", folder / "model", folder / "data.csv", "--row", "3", "--json"]
+    before = table_of(folder).iloc[3]
+    forced, alone, sparse = (
+        json.loads(command(*ask, *words).stdout)[0]
+        for words in (
+            ["--if", "amount=30", "--intervene"],
+            ["--if", "amount>=30", "--scope", "age,amount"],
+            ["--if", "amount>=30", "--if", "amount<=40", "--keep", "1"],
+        )
+    )
+    assert forced["age"] == before["age"]
+    assert forced["income"] == before["income"]
+    assert alone["moved income"] == 0
+    assert sum(sparse[f"moved {name}"] > 0 for name in before.index) == 1
+    assert min(each["amount"] for each in (forced, alone, sparse)) >= 30
+
+    drawn = pd.DataFrame(json.loads(command(*ask, "--if", "amount>=30", "--samples", "50", "--seed", "1").stdout))
+    assert len(drawn) == 50
+    assert (drawn["amount"] >= 30).all()
+    said = command(*ask[:-1], "--if", "amount>=30", "--samples", "50").stdout
+    assert "50 samples" in said
+    assert "95 %" in said
+
+
+def test_samples_are_rows_like_those_of_the_model(folder, tmp_path, command):
+    scm = bc.SCM.load(folder / "model")
+    printed = pd.read_csv(io.StringIO(command("sample", folder / "model", "-n", 20, "--seed", 5).stdout))
+    assert np.allclose(printed, scm.sample(20, seed=5).to_frame())
+    done = command("sample", folder / "model", "-n", 20, "--seed", 5, "--out", tmp_path / "rows.parquet")
+    assert "20 rows" in done.stdout
+    assert np.allclose(pd.read_parquet(tmp_path / "rows.parquet"), printed)
+
+
+def test_an_answer_that_does_not_hold_exits_with_1(folder, command):
+    done = command("ask", folder / "model", folder / "data.csv", "--row", 0, "--if", "amount=-3")
+    assert done.returncode == 1
+    assert "infeasible" in done.stdout
+    assert "bounds" in done.stdout
+
+
+def test_rows_with_gaps_are_counted_or_dropped(folder, tmp_path, command):
+    table = table_of(folder)
+    table.loc[:9, "income"] = np.nan
+    table.to_csv(tmp_path / "gaps.csv", index=False)
+    fit = ["fit", tmp_path / "gaps.csv", "--graph", "age -> income", "--out", tmp_path / "model"]
+    done = command(*fit)
+    assert done.returncode == 2
+    assert "10 of 400 rows have gaps, most in 'income' (10)" in done.stderr
+    done = command(*fit, "--drop-missing", "--json")
+    assert done.returncode == 0, done.stderr
+    assert sum(each["rows"] for each in json.loads(done.stdout)) == 2 * 78
+
+
+ASK = ["ask", "{model}", "{data}", "--row", "3"]
+FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ([*ASK, "--if", "amuont=9"], "Did you mean 'amount'?"),
+        ([*ASK, "--if", "amount"], "'age=30'"),
+        ([*ASK, "--if", "amount=much"], "expected a number, got 'much'"),
+        ([*ASK, "--if", "amount=9", "--if", "amount=8"], "'amount' comes twice"),
+        ([*ASK, "--if", "3>=amount<=4"], "condition"),
+        ([*ASK, "--if", "amount=9", "--scope", "aeg"], "Did you mean 'age'?"),
+        ([*ASK, "--if", "amount=9", "--weight", "age"], "weight 'age'"),
+        ([*ASK, "--if", "amount=9", "--weight", "age=-1"], "age"),
+        ([*ASK, "--if", "amount=9", "--intervene", "--samples", "5"], "--samples: has no meaning with --intervene"),
+        ([*ASK, "--if", "amount=9", "--keep", "1", "--samples", "5"], "--keep: has no meaning with --samples"),
+        (["ask", "{model}", "{data}", "--row", "400", "--if", "amount=9"], "row 400: expected 0 to 399"),
+        (["ask", "{model}", "{data}", "--row", "-1", "--if", "amount=9"], "row -1"),
+        (["ask", "{data}", "{data}", "--row", "1", "--if", "amount=9"], "is a file, not a folder"),
+        (["ask", "{model}", "nowhere.csv", "--row", "1", "--if", "amount=9"], "nowhere.csv: no such file"),
+        (["ask", "{model}", "data.xls", "--row", "1", "--if", "amount=9"], ".csv or .parquet"),
+        (["ask", "{model}", "{data}", "--if", "amount=9"], "--row"),
+        ([*FIT[:3], "age -> wealth", *FIT[4:]], "unknown name 'wealth'"),
+        ([*FIT[:3], "age -> income -> age", *FIT[4:]], "cycle"),
+        ([*FIT[:3], "age -> name", *FIT[4:]], "expected numbers, got the text 'n0'"),
+        ([*FIT, "--bounds", "income=3"], "bounds of 'income'"),
+        ([*FIT, "--bounds", "income=50,60"], "income"),
+        ([*FIT[:5], "{data}"], "got something else"),
+        (["show", "{new}"], "no such folder"),
+        (["sample", "{model}", "-n", "0"], "--count"),
+        (["sample", "{model}", "--out", "{new}/a/b.csv"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exits_with_2(folder, tmp_path, words, part, command):
+    places = {"{model}": folder / "model", "{data}": folder / "data.csv", "{new}": tmp_path / "new"}
+    for mark, path in places.items():
+        words = [word.replace(mark, str(path)) for word in words]
+    done = command(*words)
+    assert done.returncode == 2, done.stdout
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
