@@ -144,7 +144,7 @@ def _draw(made: Demo, data: Mapping[str, Tensor]) -> None:
     tiles, columns, notes = [before["image"][:ASKED]], ["factual"], [_notes(before)]
     for kind, values in drawn.items():
         tiles += [values["image"][:ASKED], made.answers[kind].image[:ASKED]]
-        columns += [kind, "its truth"]
+        columns += [kind, "truth"]
         notes += [_notes(values), _notes(made.answers[kind].true.values)]
     title = f"had the intensity been {made.intensity:g}"
     pictures = Pictures(title, ("", ""), torch.stack(tiles, dim=1), columns, (), list(zip(*notes, strict=True)))

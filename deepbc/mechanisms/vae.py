@@ -140,8 +140,7 @@ class ConvVAE(Mechanism):
                 self.decoder = Drawer(shape, seen, self.noise, self.width)
         start(self, generator)
         if self.preset == "paper":
-            # The paper's loss is the squared error.
-            self.register_buffer("log_sigma", torch.tensor(0.5 * math.log(0.5)))
+            self.register_buffer("log_sigma", torch.zeros(()))
         else:
             self.log_sigma = nn.Parameter(torch.tensor(-2.0))
         self.register_buffer("middle", torch.zeros(parents))
@@ -240,6 +239,10 @@ class ConvVAE(Mechanism):
             self.spread.copy_(parents.std(0, correction=0).clamp_min(1e-12))
         self.pixels.copy_(self._range(rows.column))
         if self.preset == "paper":
+            # Its loss is the squared error. The text does not say of which units; beside a beta of 3, that of pixels
+            # from 0 to 1 leaves the noise next to nothing to tell, so they are standard deviations, as elsewhere.
+            sd = self._bound().child.sd[0] / (self.pixels[1] - self.pixels[0])
+            self.log_sigma.copy_((sd * math.sqrt(0.5)).log())
             return
 
         brightest = torch.cat([self._images(chunk).flatten(2).amax(-1) for chunk in x.split(self.chunk)])

@@ -165,8 +165,10 @@ class Cells(Panel):
         table.set_fontsize(7)
         table.auto_set_column_width(range(len(self.columns)))
         table.scale(1.0, 1.25)
+        taller = 1 + 0.6 * max(name.count("\n") for name in self.columns)
         for (row, column), cell in table.get_celld().items():
             cell.set_linewidth(0.5)
+            cell.set_height(cell.get_height() * (taller if row == 0 else 1.0))
             cell.get_text().set(ha="left" if column == 0 else "right", fontweight="bold" if row == 0 else "normal")
 
 
