@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Deep backtracking counterfactuals: learn a causal model, ask what would have been different.",
 )
-for command in (models.fit, models.show, models.ask, models.sample, figures.demo, figures.reproduce):
+for command in (models.fit, models.show, models.ask, models.batch, models.sample, figures.demo, figures.reproduce):
     app.command()(command)
 
 

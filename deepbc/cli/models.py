@@ -1,6 +1,6 @@
 """Commands for a table of yours: fit a model, look at it, ask it, draw from it."""
 
-__all__ = ["ask", "fit", "sample", "show"]
+__all__ = ["ask", "batch", "fit", "sample", "show"]
 
 import json
 import math
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names or .parquet.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Conditions = Annotated[
+    list[str], typer.Option("--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4'.", show_default=False)
+]
+Forced = Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")]
+Keep = Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")]
+Scope = Annotated[str | None, typer.Option(help="Whose noises may move: 'a,b'.")]
+Weights = Annotated[list[str] | None, typer.Option(help="How dear a noise is: 'a=5'.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps.")]
 
 
@@ -83,13 +90,11 @@ def ask(
     model: Model,
     data: Data,
     row: Annotated[list[int], typer.Option(help="The row to ask about, counted from 0; several are asked in turn.")],
-    condition: Annotated[
-        list[str], typer.Option("--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4'.", show_default=False)
-    ],
-    intervene: Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")] = False,
-    keep: Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")] = None,
-    scope: Annotated[str | None, typer.Option(help="Whose noises may move: 'a,b'.")] = None,
-    weight: Annotated[list[str] | None, typer.Option(help="How dear a noise is: 'a=5'.")] = None,
+    condition: Conditions,
+    intervene: Forced = False,
+    keep: Keep = None,
+    scope: Scope = None,
+    weight: Weights = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Draw so many worlds instead of the nearest.")] = None,
     seed: Annotated[int, typer.Option(help="Where samples come from.")] = 0,
     drop_missing: DropMissing = False,
@@ -102,15 +107,15 @@ def ask(
 
     Example: deepbc ask model data.csv --row 11 --if "amount=2000"
     """
-    from deepbc.cli.asking import Wishes, answer
+    from deepbc.asking import Wishes, columns_of
+    from deepbc.asking import ask as put
     from deepbc.scm import SCM
-    from deepbc.tables import read_table
+    from deepbc.tables import pick_rows, read_table
 
     scm = SCM.load(model)
-    names = tuple(scm.graph)
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
-    table = read_table(data, names, drop_missing=drop_missing)
-    cf = answer(scm, table, row, wishes)
+    table = read_table(data, columns_of(scm), drop_missing=drop_missing)
+    cf = put(scm, pick_rows(table, row), wishes)
 
     if as_json:
         _print_json(json.loads(cf.to_frame().reset_index(drop=True).to_json(orient="records", double_precision=15)))
@@ -120,6 +125,38 @@ def ask(
         _print_answers(cf, row)
     if not (cf.status == "converged").all():
         raise typer.Exit(1)
+
+
+def batch(
+    model: Model,
+    data: Data,
+    condition: Conditions,
+    out: Annotated[Path, typer.Option(help="The table of answers, .csv or .parquet.", show_default=False)],
+    intervene: Forced = False,
+    keep: Keep = None,
+    scope: Scope = None,
+    weight: Weights = None,
+    chunk: Annotated[int, typer.Option(min=1, help="How many rows are in memory at a time.")] = 50_000,
+    as_json: Json = False,
+) -> None:
+    """Ask about every row of a table, which may be larger than memory.
+
+    A killed run that is started again goes on where it was: finished parts wait beside the output. A row that cannot be
+    asked, because of a gap or a value outside its bounds, is marked as a bad row; the others are answered.
+
+    Example: deepbc batch model data.csv --if "amount=2000" --out answers.parquet
+    """
+    from deepbc.asking import Wishes
+    from deepbc.batches import run_batch
+
+    wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()))
+    made = run_batch(model, data, wishes, out, rows=chunk)
+    told = {"rows": made.rows, "converged": made.converged, "bad": made.bad, "seconds": round(made.seconds, 1)}
+    if as_json:
+        _print_json(told)
+        return
+    say(f"{made.rows:,} rows in {made.seconds:.1f} s: {made.converged:,} converged, {made.bad:,} bad")
+    say(f"answers: {made.out}")
 
 
 def sample(

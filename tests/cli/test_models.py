@@ -134,6 +134,19 @@ def test_samples_are_rows_like_those_of_the_model(folder, tmp_path, command):
     assert np.allclose(pd.read_parquet(tmp_path / "rows.parquet"), printed)
 
 
+def test_a_batch_asks_every_row(folder, tmp_path):
+    words = ["batch", folder / "model", folder / "data.csv", "--if", "amount=9", "--weight", "age=2", "--chunk", "150"]
+    done = deepbc(*words, "--out", tmp_path / "answers.csv")
+    assert done.returncode == 0, done.stderr
+    assert "400 rows in" in done.stdout
+    assert "400 converged, 0 bad" in done.stdout
+    came = pd.read_csv(tmp_path / "answers.csv")
+    scm = bc.SCM.load(folder / "model")
+    cf = bc.backtrack(scm, table_of(folder), {"amount": 9.0}, distance=bc.Squared({"age": 2.0}))
+    assert came["row"].tolist() == list(range(400))
+    assert np.allclose(came["income"], cf.values["income"], rtol=1e-9)
+
+
 def test_an_answer_that_does_not_hold_exits_with_1(folder, command):
     done = command("ask", folder / "model", folder / "data.csv", "--row", 0, "--if", "amount=-3")
     assert done.returncode == 1
@@ -184,6 +197,10 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         ([*FIT, "--bounds", "income=50,60"], "income"),
         ([*FIT[:5], "{data}"], "got something else"),
         (["show", "{new}"], "no such folder"),
+        (["batch", "{model}", "{data}", "--if", "amuont=9", "--out", "{new}.csv"], "Did you mean 'amount'?"),
+        (["batch", "{model}", "{data}", "--if", "amount=9", "--out", "{new}.xls"], ".csv or .parquet"),
+        (["batch", "{model}", "{data}", "--if", "amount=9", "--out", "{data}/a.csv"], "cannot be a folder"),
+        (["batch", "{model}", "{data}", "--if", "amount=9"], "--out"),
         (["sample", "{model}", "-n", "0"], "--count"),
         (["sample", "{model}", "--out", "{new}/a/b.csv"], "cannot be written"),
     ],

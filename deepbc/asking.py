@@ -1,15 +1,14 @@
-"""From the words of a command to a question."""
+"""A question in words, as a command line has it, put to a model."""
 
-__all__ = ["Wishes", "answer"]
+__all__ = ["Wishes", "ask", "columns_of"]
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deepbc._checks import pick
 from deepbc.conditions import parse_conditions, parse_weights
 from deepbc.distances import Squared
-from deepbc.errors import DataError, SettingError
+from deepbc.errors import SettingError
 from deepbc.queries import backtrack, backtrack_samples, intervene
 from deepbc.results import Counterfactual
 from deepbc.scm import SCM
@@ -33,44 +32,44 @@ class Wishes:
         seed: Where samples come from.
     """
 
-    conditions: Sequence[str]
-    forced: bool
-    keep: int | None
-    scope: str | None
-    weights: Sequence[str]
-    samples: int | None
-    seed: int
+    conditions: tuple[str, ...]
+    forced: bool = False
+    keep: int | None = None
+    scope: str | None = None
+    weights: tuple[str, ...] = ()
+    samples: int | None = None
+    seed: int = 0
 
 
-def answer(scm: SCM, table: "pandas.DataFrame", rows: Sequence[int], wishes: Wishes) -> Counterfactual:
-    """Asks about rows of a table.
+def columns_of(scm: SCM) -> tuple[str, ...]:
+    """The columns that a table needs: those of all variables but the ones that follow from others alone."""
+    return tuple(name for name in scm.graph if not scm.mechanisms[name].deterministic)
+
+
+def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:
+    """Asks about all rows of a table.
 
     Args:
         scm: The model.
-        table: The table.
-        rows: Which rows, counted from 0.
+        rows: The rows.
         wishes: What is asked for.
     """
     names = tuple(scm.graph)
     asked = parse_conditions(wishes.conditions, names)
-    for row in rows:
-        if not 0 <= row < len(table):
-            raise DataError(f"row {row}: expected 0 to {len(table) - 1:,}, as many as the table has.")
-    factual = table.iloc[list(rows)]
     if wishes.forced:
         _refuse(wishes, keep="keep", scope="scope", weights="weight", samples="samples")
-        return intervene(scm, factual, asked)
+        return intervene(scm, rows, asked)
 
     settings: dict[str, Any] = {"distance": Squared(parse_weights(wishes.weights, names))}
     if wishes.scope is not None:
         settings["scope"] = [pick(each.strip(), names, "scope") for each in wishes.scope.split(",")]
     if wishes.samples is not None:
         _refuse(wishes, keep="keep")
-        return backtrack_samples(scm, factual, asked, samples=wishes.samples, seed=wishes.seed, **settings)
+        return backtrack_samples(scm, rows, asked, samples=wishes.samples, seed=wishes.seed, **settings)
 
     solver: Solver = Exact() if wishes.keep is None else Sparse(keep=wishes.keep)
 
-    return backtrack(scm, factual, asked, solver=solver, **settings)
+    return backtrack(scm, rows, asked, solver=solver, **settings)
 
 
 def _refuse(wishes: Wishes, **options: str) -> None:

@@ -1,0 +1,132 @@
+"""A question to every row of a table: all rows, each once, whatever happens on the way."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deepbc as bc
+from deepbc import batches
+from deepbc.asking import Wishes
+from deepbc.batches import run_batch
+
+# age -> income; age, income -> amount
+GRAPH = bc.CausalGraph.parse("age -> income; age, income -> amount")
+WISHES = Wishes(("amount=9",))
+
+
+def loans(rows: int, seed: int = 0) -> pd.DataFrame:
+    draw = np.random.default_rng(seed)
+    age = draw.normal(40, 10, rows)
+    income = 0.5 * age + draw.normal(0, 3, rows)
+    return pd.DataFrame({"age": age, "income": income, "amount": np.exp(0.1 * income + 0.3 * draw.normal(size=rows))})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    scm = bc.SCM(GRAPH, {name: bc.Linear() for name in GRAPH}, bounds={"amount": (0, None)})
+    scm.fit(loans(300), seed=0)
+    folder = tmp_path_factory.mktemp("batch") / "model"
+    scm.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("data", "out"), [("t.csv", "a.parquet"), ("t.parquet", "a.csv")])
+@pytest.mark.parametrize("rows", [1000, 70])
+def test_answers_are_those_of_one_question(model, tmp_path, data, out, rows):
+    table = loans(150, seed=1)
+    table.to_csv(tmp_path / data, index=False) if data.endswith("csv") else table.to_parquet(tmp_path / data)
+    made = run_batch(model, tmp_path / data, WISHES, tmp_path / out, rows=rows)
+    assert (made.rows, made.converged, made.bad) == (150, 150, 0)
+    came = pd.read_csv(tmp_path / out) if out.endswith("csv") else pd.read_parquet(tmp_path / out)
+    assert came["row"].tolist() == list(range(150))
+    cf = bc.backtrack(bc.SCM.load(model), table, {"amount": 9.0})
+    for name in GRAPH:
+        assert np.allclose(came[name], cf.values[name], rtol=1e-9)
+        assert np.allclose(came[f"moved {name}"], cf.moved[name], rtol=1e-6, atol=1e-12)
+    assert {path.name for path in tmp_path.iterdir()} == {data, out}
+
+
+def test_bad_rows_are_marked_and_the_others_answered(model, tmp_path, monkeypatch):
+    table = loans(40, seed=1).astype(object)
+    table.loc[3, "age"], table.loc[5, "income"], table.loc[7, "amount"], table.loc[9, "age"] = "old", None, -1.0, np.inf
+    table.to_csv(tmp_path / "t.csv", index=False)
+    real = batches.ask
+
+    def ask(scm, rows, wishes):
+        # As a law would be that has no noise for one value.
+        if 21 in rows.index:
+            raise bc.DataError("no noise gives that value")
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(batches, "ask", ask)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=16)
+    assert (made.rows, made.converged, made.bad) == (40, 35, 5)
+    came = pd.read_csv(tmp_path / "a.csv").set_index("row")
+    assert came.index[came["status"] == "bad row"].tolist() == [3, 5, 7, 9, 21]
+    assert came.loc[21, "reason"] == "no noise gives that value"
+    assert "bounds" in came.loc[7, "reason"]
+    assert came.loc[3, ["age", "distance"]].isna().all()
+
+
+def test_a_row_that_fails_says_why(model, tmp_path):
+    loans(10).to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(model, tmp_path / "t.csv", Wishes(("amount=-9",)), tmp_path / "a.csv")
+    assert (made.rows, made.converged, made.bad) == (10, 0, 0)
+    came = pd.read_csv(tmp_path / "a.csv")
+    assert (came["status"] == "infeasible").all()
+    assert came["reason"].str.contains("bounds").all()
+
+
+def test_a_killed_run_goes_on_where_it_was(model, tmp_path, monkeypatch):
+    loans(100).to_csv(tmp_path / "t.csv", index=False)
+    real, asked = batches.ask, []
+
+    def ask(scm, rows, wishes):
+        asked.extend(rows.index)
+        if 75 in rows.index and asked.count(75) == 1:
+            raise KeyboardInterrupt
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(batches, "ask", ask)
+    with pytest.raises(KeyboardInterrupt):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    assert not (tmp_path / "a.csv").exists()
+    # A part without its tally was not written to its end.
+    (tmp_path / "a.csv.parts" / "000003.csv").write_text("half a li")
+
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    assert made.rows == 100
+    assert sorted(asked) == sorted([*range(100), *range(60, 80)])
+    assert pd.read_csv(tmp_path / "a.csv")["row"].tolist() == list(range(100))
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "a.csv"}
+
+
+def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
+    loans(30).to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "none.csv").write_text("age,income,amount\n")
+    loans(30).drop(columns="age").to_csv(tmp_path / "less.csv", index=False)
+    out = tmp_path / "a.csv"
+    cases = [
+        (("none.csv", WISHES, out), {}, bc.DataError, "no rows"),
+        (("less.csv", WISHES, out), {}, bc.UnknownNameError, "age"),
+        (("t.csv", Wishes(("amout=9",)), out), {}, bc.UnknownNameError, "amount"),
+        (("t.csv", Wishes(("amount=9",), samples=5), out), {}, bc.SettingError, "samples"),
+        (("t.csv", WISHES, tmp_path / "a.txt"), {}, bc.DataError, r"\.csv or \.parquet"),
+        (("t.csv", WISHES, out), {"rows": 0}, bc.SettingError, "rows"),
+    ]
+    for (data, wishes, place), settings, error, part in cases:
+        with pytest.raises(error, match=part):
+            run_batch(model, tmp_path / data, wishes, place, **settings)
+    assert not list(tmp_path.glob("a.*"))
+
+    (tmp_path / "a.csv.parts").mkdir()
+    (tmp_path / "a.csv.parts" / "thesis.tex").write_text("x")
+    with pytest.raises(bc.StorageError, match="something else"):
+        run_batch(model, tmp_path / "t.csv", WISHES, out)
+
+    other = tmp_path / "b.csv"
+    monkeypatch.setattr(batches, "join_tables", lambda parts, path: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run_batch(model, tmp_path / "t.csv", WISHES, other)
+    with pytest.raises(bc.StorageError, match="another batch"):
+        run_batch(model, tmp_path / "t.csv", Wishes(("amount=8",)), other)
