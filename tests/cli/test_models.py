@@ -144,7 +144,9 @@ def test_a_batch_asks_every_row(folder, tmp_path):
     scm = bc.SCM.load(folder / "model")
     cf = bc.backtrack(scm, table_of(folder), {"amount": 9.0}, distance=bc.Squared({"age": 2.0}))
     assert came["row"].tolist() == list(range(400))
-    assert np.allclose(came["income"], cf.values["income"], rtol=1e-9)
+    # In chunks the steps of a row are other ones; they end within the tolerance of the solver.
+    assert np.allclose(came["distance"], cf.distance, rtol=1e-6, atol=1e-6)
+    assert np.allclose(came["income"], cf.values["income"], rtol=0, atol=1e-3)
 
 
 def test_an_answer_that_does_not_hold_exits_with_1(folder, command):
