@@ -17,6 +17,7 @@ from deepbc.cli.screen import console, say
 if TYPE_CHECKING:
     from deepbc.results import Counterfactual, FitReport
     from deepbc.scm import SCM
+    from deepbc.spec import Spec
 
 Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names or .parquet.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
@@ -33,11 +34,12 @@ DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out row
 
 def fit(
     data: Data,
-    graph: Annotated[str, typer.Option(help="Who listens to whom, such as 'a -> b; a, b -> c'.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The folder for the model.", show_default=False)],
+    graph: Annotated[str | None, typer.Option(help="Who listens to whom, such as 'a -> b; a, b -> c'.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A YAML file with graph, bounds, mechanisms, training.")] = None,
     bounds: Annotated[list[str] | None, typer.Option(help="What a value never leaves: 'b=0,100', 'b=0,'.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A folder in which a killed fit is kept, to go on.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same data, same model.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same data, same model; 0 where none is given.")] = None,
     drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
@@ -47,17 +49,16 @@ def fit(
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
-    from deepbc.conditions import parse_bounds
-    from deepbc.graph import CausalGraph
-    from deepbc.scm import KIND, SCM
+    from deepbc.scm import KIND
     from deepbc.storage import check_place
     from deepbc.tables import read_table
 
-    known = CausalGraph.parse(graph)
-    names = tuple(known)
-    scm = SCM(known, bounds=parse_bounds(bounds or (), names))
+    model = _spec(graph, spec, bounds or ())
+    scm = model.scm
     check_place(out, KIND)
-    report = scm.fit(read_table(data, names, drop_missing=drop_missing), seed=seed, checkpoint=checkpoint)
+    table = read_table(data, tuple(scm.graph), drop_missing=drop_missing)
+    chosen = model.seed if seed is None else seed
+    report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint)
     scm.save(out)
 
     if as_json:
@@ -175,6 +176,23 @@ def sample(
         return
     write_table(frame, out)
     say(f"{len(frame):,} rows: {out}")
+
+
+def _spec(graph: str | None, path: Path | None, bounds: Sequence[str]) -> "Spec":
+    """The model that the words of a command, or a file, describe."""
+    from deepbc.conditions import parse_bounds
+    from deepbc.errors import SettingError
+    from deepbc.graph import CausalGraph
+    from deepbc.scm import SCM
+    from deepbc.spec import Spec, read_spec
+
+    if (graph is None) == (path is None) or (path is not None and bounds):
+        raise SettingError("fit: expected --graph, with --bounds if you like, or --spec with both in its file.")
+    if path is not None:
+        return read_spec(path)
+    known = CausalGraph.parse(str(graph))
+
+    return Spec(SCM(known, bounds=parse_bounds(bounds, tuple(known))), {}, 0)
 
 
 def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:

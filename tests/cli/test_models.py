@@ -73,6 +73,14 @@ def test_fit_is_that_of_the_library(folder):
         assert saved.report["amount"].curves[stage].held_out == pytest.approx(curve.held_out)
 
 
+def test_fit_takes_a_file_that_describes_the_model(folder, tmp_path, command):
+    lines = ['graph: "age -> income"', "mechanisms:", "  age: {kind: Linear}", "  income: {kind: Linear}"]
+    (tmp_path / "model.yaml").write_text("\n".join(lines))
+    done = command("fit", folder / "data.csv", "--spec", tmp_path / "model.yaml", "--out", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    assert "Linear" in repr(bc.SCM.load(tmp_path / "model"))
+
+
 def test_show_tells_graph_laws_and_report(folder, command):
     said = command("show", folder / "model").stdout
     for part in ("age, income -> amount", "(no cause) -> age", "Flow", "0 to", "held-out nll"):
@@ -196,6 +204,9 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         ([*FIT[:3], "age -> income -> age", *FIT[4:]], "cycle"),
         ([*FIT[:3], "age -> name", *FIT[4:]], "expected numbers, got the text 'n0'"),
         ([*FIT, "--bounds", "income=3"], "bounds of 'income'"),
+        ([*FIT, "--spec", "model.yaml"], "expected --graph"),
+        (["fit", "{data}", "--out", "{new}"], "expected --graph"),
+        (["fit", "{data}", "--spec", "nowhere.yaml", "--out", "{new}"], "nowhere.yaml"),
         ([*FIT, "--bounds", "income=50,60"], "income"),
         ([*FIT[:5], "{data}"], "got something else"),
         (["show", "{new}"], "no such folder"),
