@@ -41,9 +41,17 @@ class Wishes:
     seed: int = 0
 
 
-def columns_of(scm: SCM) -> tuple[str, ...]:
-    """The columns that a table needs: those of all variables but the ones that follow from others alone."""
-    return tuple(name for name in scm.graph if not scm.mechanisms[name].deterministic)
+def columns_of(scm: SCM) -> dict[str, str]:
+    """The columns that a table needs, and the variable of each; one that follows from others alone needs none."""
+    columns: dict[str, str] = {}
+    for name in scm.graph:
+        shape = scm.variables[name].shape
+        if len(shape) > 1:
+            raise SettingError(f"Variable {name!r}: is an image, and no table holds one. Ask in Python.")
+        if not scm.mechanisms[name].deterministic:
+            columns |= {f"{name}[{k}]": name for k in range(shape[0])} if shape else {name: name}
+
+    return columns
 
 
 def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:

@@ -76,8 +76,10 @@ def run_batch(
     if wishes.samples is not None:
         raise SettingError("samples: a batch asks for the nearest worlds alone. Leave them out, or ask single rows.")
     start, out, scm = time.monotonic(), Path(out), SCM.load(model)
-    names = columns_of(scm)
+    names = tuple(columns_of(scm))
     check_ending(out)
+    if os.path.realpath(out) == os.path.realpath(data):
+        raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
     head = next(read_chunks(data, names, 1), None)
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
@@ -153,7 +155,7 @@ def _marked(rows: "pandas.DataFrame", status: str, reason: str) -> "pandas.DataF
 def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which rows have a number within its bounds in every column."""
     values = chunk.to_numpy()
-    bounds = np.array([scm.bounds.get(name, OPEN) for name in chunk.columns])
+    bounds = np.array([scm.bounds.get(name, OPEN) for name in columns_of(scm).values()])
 
     return np.asarray((np.isfinite(values) & (values > bounds[:, 0]) & (values < bounds[:, 1])).all(1))
 

@@ -68,6 +68,20 @@ def test_bad_rows_are_marked_and_the_others_answered(model, tmp_path, monkeypatc
     assert came.loc[3, ["age", "distance"]].isna().all()
 
 
+def test_vectors_have_a_column_for_each_component(tmp_path):
+    draw = np.random.default_rng(0)
+    v = draw.normal(size=(200, 2))
+    scm = bc.SCM(bc.CausalGraph.parse("v -> y"), {"v": bc.Linear(), "y": bc.Linear()})
+    scm.fit({"v": v, "y": v.sum(1) + 0.1 * draw.normal(size=200)}, seed=0)
+    scm.save(tmp_path / "model")
+    world = scm.sample(30, seed=1)
+    world.to_frame().to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("y=1",)), tmp_path / "a.csv", rows=7)
+    assert made.converged == 30
+    cf = bc.backtrack(scm, world.values, {"y": 1.0})
+    assert np.allclose(pd.read_csv(tmp_path / "a.csv")[["v[0]", "v[1]"]], cf.values["v"], atol=1e-6)
+
+
 def test_a_row_that_fails_says_why(model, tmp_path):
     loans(10).to_csv(tmp_path / "t.csv", index=False)
     made = run_batch(model, tmp_path / "t.csv", Wishes(("amount=-9",)), tmp_path / "a.csv")
@@ -112,6 +126,7 @@ def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
         (("t.csv", Wishes(("amout=9",)), out), {}, bc.UnknownNameError, "amount"),
         (("t.csv", Wishes(("amount=9",), samples=5), out), {}, bc.SettingError, "samples"),
         (("t.csv", WISHES, tmp_path / "a.txt"), {}, bc.DataError, r"\.csv or \.parquet"),
+        (("t.csv", WISHES, tmp_path / "t.csv"), {}, bc.StorageError, "is the table that is asked"),
         (("t.csv", WISHES, out), {"rows": 0}, bc.SettingError, "rows"),
     ]
     for (data, wishes, place), settings, error, part in cases:

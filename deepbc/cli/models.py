@@ -115,7 +115,7 @@ def ask(
 
     scm = SCM.load(model)
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
-    table = read_table(data, columns_of(scm), drop_missing=drop_missing)
+    table = read_table(data, tuple(columns_of(scm)), drop_missing=drop_missing)
     cf = put(scm, pick_rows(table, row), wishes)
 
     if as_json:
@@ -227,9 +227,10 @@ def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:
         status = cf.status[k]
         table = Table("variable", "factual", "counterfactual", "moved", title=f"Row {row}: {status}")
         for name in cf.graph.order:
-            mark = " *" if name in cf.antecedent else ""
-            values = (cf.factual.values[name][k].item(), cf.values[name][k].item(), cf.moved[name][k].item())
-            table.add_row(name + mark, f"{values[0]:.6g}", f"{values[1]:.6g}", f"{values[2]:.3g}")
+            before, after = (world[name][k].reshape(-1).tolist() for world in (cf.factual.values, cf.values))
+            moved = [f"{cf.moved[name][k].item():.3g}", *[""] * (len(after) - 1)]
+            for label, *numbers, carried in zip(_labels(cf, name, len(after)), before, after, moved, strict=True):
+                table.add_row(label, *(f"{number:.6g}" for number in numbers), carried)
         console.print(table)
         say(f"distance {cf.distance[k].item():.4g}, error {cf.error[k].item():.1e} sd; * asked")
         if status != "converged":
@@ -244,15 +245,22 @@ def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
     for k, row in enumerate(rows):
         table = Table("variable", "factual", "mean", "sd", "5 %", "95 %", title=f"Row {row}: {cf.status[k]}")
         for name in cf.graph.order:
-            drawn = cf.values[name][:, k]
-            ends = drawn.quantile(drawn.new_tensor([0.05, 0.95])).tolist()
-            spread = drawn.std(correction=0).item()
-            numbers = (cf.factual.values[name][k].item(), drawn.mean().item(), spread, *ends)
-            table.add_row(name + (" *" if name in cf.antecedent else ""), *(f"{value:.6g}" for value in numbers))
+            before, drawn = cf.factual.values[name][k].reshape(-1), cf.values[name][:, k].reshape(cf.batch[0], -1)
+            ends = drawn.quantile(drawn.new_tensor([0.05, 0.95]), dim=0)
+            told = zip(before, drawn.mean(0), drawn.std(0, correction=0), *ends, strict=True)
+            for label, numbers in zip(_labels(cf, name, len(before)), told, strict=True):
+                table.add_row(label, *(f"{number:.6g}" for number in numbers))
         console.print(table)
-        say(f"{len(drawn):,} samples; * asked")
+        say(f"{cf.batch[0]:,} samples; * asked")
         if cf.status[k] != "converged":
             say(cf.status[k].explain())
+
+
+def _labels(cf: "Counterfactual", name: str, components: int) -> list[str]:
+    """The name of a variable, or of each component of a vector; a star where it was asked about."""
+    mark = " *" if name in cf.antecedent else ""
+
+    return [f"{name}{mark}"] if components == 1 else [f"{name}[{k}]{mark}" for k in range(components)]
 
 
 def _print_json(content: Any) -> None:

@@ -142,6 +142,21 @@ def test_samples_are_rows_like_those_of_the_model(folder, tmp_path, command):
     assert np.allclose(pd.read_parquet(tmp_path / "rows.parquet"), printed)
 
 
+def test_vectors_are_told_by_component(tmp_path, command):
+    draw = np.random.default_rng(0)
+    v = draw.normal(size=(200, 2))
+    scm = bc.SCM(bc.CausalGraph.parse("v -> y"), {"v": bc.Linear(), "y": bc.Linear()})
+    scm.fit({"v": v, "y": v.sum(1) + 0.1 * draw.normal(size=200)}, seed=0)
+    scm.save(tmp_path / "model")
+    scm.sample(5, seed=1).to_frame().to_csv(tmp_path / "t.csv", index=False)
+    ask = ["ask", tmp_path / "model", tmp_path / "t.csv", "--row", 2, "--if", "y=1"]
+    for words in (ask, [*ask, "--samples", 20]):
+        done = command(*words)
+        assert done.returncode == 0, done.stderr
+        for label in ("v[0]", "v[1]", "y *"):
+            assert label in done.stdout
+
+
 def test_a_batch_asks_every_row(folder, tmp_path):
     words = ["batch", folder / "model", folder / "data.csv", "--if", "amount=9", "--weight", "age=2", "--chunk", "150"]
     done = deepbc(*words, "--out", tmp_path / "answers.csv")
