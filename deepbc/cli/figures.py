@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from deepbc.cli.screen import console, say
+from deepbc.cli.screen import add_row, console, say
 
 
 def reproduce(
@@ -59,18 +59,18 @@ def demo(
 
     fits = Table("variable", "held-out nll (nats)", "epochs", "seconds", "notes", title=f"Fit to {rows:,} digits")
     for each in made.report:
-        fits.add_row(each.name, f"{each.nll:.4f}", f"{each.epochs}", f"{each.seconds:.1f}", "; ".join(each.notes))
+        add_row(fits, each.name, f"{each.nll:.4f}", f"{each.epochs}", f"{each.seconds:.1f}", "; ".join(each.notes))
     console.print(fits)
 
     answers = Table(*made.columns, title=f"Had the intensity been {intensity:g} (learned / true)")
     for block in made.rows():
         for row in block:
-            answers.add_row(*row)
+            add_row(answers, *row)
         answers.add_section()
     console.print(answers)
 
     errors = Table("image", "error (grey levels)", title="Images against the true ones")
     for label, error in made.errors.items():
-        errors.add_row(label, f"{error:.2f}")
+        add_row(errors, label, f"{error:.2f}")
     console.print(errors)
     say(f"figure: {made.figure}\nreport: {made.page}\nmodel:  {made.model}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from deepbc.cli.screen import console, say
+from deepbc.cli.screen import add_row, console, say
 
 if TYPE_CHECKING:
     from deepbc.results import Counterfactual, FitReport
@@ -81,7 +81,7 @@ def show(model: Model, as_json: Json = False) -> None:
     laws = Table("variable", "type", "law", "bounds", title="Variables")
     for name, told in _variables(scm).items():
         ends = ["" if end is None else f"{end:g}" for end in told["bounds"]]
-        laws.add_row(name, told["type"], told["mechanism"], " to ".join(ends) if any(ends) else "")
+        add_row(laws, name, told["type"], told["mechanism"], " to ".join(ends) if any(ends) else "")
     console.print(laws)
     if scm.report.variables:
         console.print(_reported(scm.report))
@@ -216,7 +216,7 @@ def _reported(report: "FitReport") -> Table:
     table = Table("variable", "held-out nll (nats)", "held-out rows", "epochs", "seconds", "notes", title="Fit")
     for each in report:
         numbers = (f"{each.nll:.4f}", f"{each.rows:,}", f"{each.epochs}", f"{each.seconds:.1f}")
-        table.add_row(each.name, *numbers, "; ".join(each.notes))
+        add_row(table, each.name, *numbers, "; ".join(each.notes))
 
     return table
 
@@ -230,7 +230,7 @@ def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:
             before, after = (world[name][k].reshape(-1).tolist() for world in (cf.factual.values, cf.values))
             moved = [f"{cf.moved[name][k].item():.3g}", *[""] * (len(after) - 1)]
             for label, *numbers, carried in zip(_labels(cf, name, len(after)), before, after, moved, strict=True):
-                table.add_row(label, *(f"{number:.6g}" for number in numbers), carried)
+                add_row(table, label, *(f"{number:.6g}" for number in numbers), carried)
         console.print(table)
         say(f"distance {cf.distance[k].item():.4g}, error {cf.error[k].item():.1e} sd; * asked")
         if status != "converged":
@@ -249,7 +249,7 @@ def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
             ends = drawn.quantile(drawn.new_tensor([0.05, 0.95]), dim=0)
             told = zip(before, drawn.mean(0), drawn.std(0, correction=0), *ends, strict=True)
             for label, numbers in zip(_labels(cf, name, len(before)), told, strict=True):
-                table.add_row(label, *(f"{number:.6g}" for number in numbers))
+                add_row(table, label, *(f"{number:.6g}" for number in numbers))
         console.print(table)
         say(f"{cf.batch[0]:,} samples; * asked")
         if cf.status[k] != "converged":
