@@ -1,5 +1,6 @@
 """What tests share: one thread a worker, and the folder of real data."""
 
+import itertools
 import os
 from pathlib import Path
 
@@ -11,10 +12,24 @@ import torch
 torch.set_num_threads(1)
 
 
-def pytest_collection_modifyitems(items):
-    """Runs the slow tests first, the slowest before all, so that no worker starts one when the others are done."""
-    marks = {item: item.get_closest_marker("slow") for item in items}
-    items.sort(key=lambda item: -marks[item].kwargs.get("minutes", 0.5) if marks[item] else 0.0)
+def pytest_collection_modifyitems(config, items):
+    """Gives each worker its share of the slow tests first, the slowest before all, so that none is left to the end.
+
+    Workers begin with equal parts of all tests, one part after the other.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    minutes = {item: mark.kwargs.get("minutes", 0.5) for item in items if (mark := item.get_closest_marker("slow"))}
+    shares = [[] for _ in range(workers)]
+    for item in sorted(minutes, key=lambda item: -minutes[item]):
+        min(shares, key=lambda share: sum(minutes[each] for each in share)).append(item)
+
+    quick = iter([item for item in items if item not in minutes])
+    ends = [len(items) * (k + 1) // workers for k in range(workers)]
+    ordered = []
+    for share, end in zip(shares, ends, strict=True):
+        ordered += share
+        ordered += itertools.islice(quick, max(0, end - len(ordered)))
+    items[:] = [*ordered, *quick]
 
 
 @pytest.fixture(scope="session")

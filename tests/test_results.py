@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import deepbc as bc
-from deepbc.plots import _layers
+from deepbc.plots.answers import _layers
 from deepbc.recipes import morphomnist
 from deepbc.results import CONVERGED, VariableFit, infeasible
 
