@@ -24,7 +24,7 @@ from deepbc.datasets.files import write_bytes
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
 from deepbc.scm import SCM
-from deepbc.storage import make_folder
+from deepbc.storage import MANIFEST, make_folder
 from deepbc.tables import check_ending, count_rows, join_tables, read_chunks, write_table
 from deepbc.variables import OPEN
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import pandas
 
 BAD = "bad row"
+# No variable has this name.
+REASON = "\0reason"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class Batch:
     bad: int
     seconds: float
     out: Path
+
+    @property
+    def failed(self) -> int:
+        """How many were asked and have no answer that holds."""
+        return self.rows - self.converged - self.bad
 
 
 def run_batch(
@@ -80,12 +87,15 @@ def run_batch(
     check_ending(out)
     if os.path.realpath(out) == os.path.realpath(data):
         raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
+    if out.is_dir():
+        raise StorageError(f"{out}: is a folder. Choose another name for the answers.")
     head = next(read_chunks(data, names, 1), None)
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
     # A question that cannot be asked of any row is an error before any work.
     nothing = ask(scm, head.iloc[:0], wishes).to_frame()
-    folder = _parts(out, {"wishes": asdict(wishes), "rows": rows, "model": _stamp(model), "data": _stamp(data)})
+    stamps = {"model": _stamp(Path(model) / MANIFEST), "data": _stamp(Path(data))}
+    folder = _parts(out, {"wishes": asdict(wishes), "rows": rows, **stamps})
 
     counts = np.zeros(3, dtype=int)
     parts: list[Path] = []
@@ -93,14 +103,11 @@ def run_batch(
         for chunk in read_chunks(data, names, rows):
             part = folder / f"{len(parts):06d}{out.suffix.lower()}"
             parts.append(part)
-            tally = part.with_suffix(".json")
-            if not tally.exists():
-                # Last, so that a part with its tally is whole.
-                tally_of = _ask(scm, chunk, wishes, int(counts[0]), nothing, part)
-                write_bytes(tally, json.dumps(tally_of).encode())
-            counts += json.loads(tally.read_bytes())
+            counts += _tally(part) or _ask(scm, chunk, wishes, int(counts[0]), nothing, part)
             shown.tell(f"{counts[0]:,} rows")
             shown.advance()
+    if stamps != {"model": _stamp(Path(model) / MANIFEST), "data": _stamp(Path(data))}:
+        raise DataError(f"{data}: the table or the model changed while it was asked. Remove {folder} and start anew.")
     join_tables(parts, out)
     shutil.rmtree(folder)
 
@@ -118,14 +125,29 @@ def _ask(
     chunk.index = pandas.RangeIndex(first, first + len(chunk))
     possible = _possible(scm, chunk)
     status = nothing.columns[-1]
-    frames = [nothing.assign(reason=""), *_asked(scm, chunk[possible], wishes, status)]
+    frames = [nothing.assign(**{REASON: ""}), *_asked(scm, chunk[possible], wishes, status)]
     frames.append(_marked(chunk[~possible], status, "It has a gap, a word, or a value outside its bounds."))
     answers = pandas.concat([each for each in frames if len(each)]).sort_index()
     numbers = [name for name in nothing.columns if name != status]
-    answers = answers.reindex(columns=[*numbers, status, "reason"]).astype(dict.fromkeys(numbers, float))
-    write_table(answers.rename_axis("row").reset_index(), part)
+    answers = answers.reindex(columns=[*numbers, status, REASON]).astype(dict.fromkeys(numbers, float))
+    # A variable may have the name of a column of ours, which then is called otherwise, as in the frame of an answer.
+    row, reason = (f"answer {name}" if name in numbers else name for name in ("row", "reason"))
+    write_table(answers.rename(columns={REASON: reason}).rename_axis(row).reset_index(), part)
+    tally = [len(answers), int((answers[status] == "converged").sum()), int((answers[status] == BAD).sum())]
+    # Last, so that a part with its tally is whole.
+    write_bytes(part.with_suffix(".json"), json.dumps(tally).encode())
 
-    return [len(answers), int((answers[status] == "converged").sum()), int((answers[status] == BAD).sum())]
+    return tally
+
+
+def _tally(part: Path) -> list[int] | None:
+    """What was counted in a part of an earlier run, if it stands."""
+    try:
+        tally: list[int] = json.loads(part.with_suffix(".json").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+    return tally if part.exists() else None
 
 
 def _asked(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes, status: str) -> Iterator["pandas.DataFrame"]:
@@ -143,13 +165,13 @@ def _asked(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes, status: str) -> I
         return
 
     reasons = ["" if each == "converged" else f"{each.reason} {each.remedy}".strip() for each in cf.status]
-    yield cf.to_frame().set_index(rows.index).assign(reason=reasons)
+    yield cf.to_frame().set_index(rows.index).assign(**{REASON: reasons})
 
 
 def _marked(rows: "pandas.DataFrame", status: str, reason: str) -> "pandas.DataFrame":
     import pandas
 
-    return pandas.DataFrame({status: BAD, "reason": reason}, index=rows.index)
+    return pandas.DataFrame({status: BAD, REASON: reason}, index=rows.index)
 
 
 def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[np.bool_]]":
@@ -179,9 +201,8 @@ def _parts(out: Path, question: dict[str, Any]) -> Path:
     return folder
 
 
-def _stamp(path: str | os.PathLike[str]) -> list[Any]:
-    """What tells whether a file, or the files of a folder, are still the same."""
-    path = Path(path)
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+def _stamp(path: Path) -> list[int]:
+    """What tells whether a file is still the same."""
+    known = path.stat()
 
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+    return [known.st_size, known.st_mtime_ns]

@@ -76,12 +76,15 @@ def parse_bounds(texts: Iterable[str], names: Sequence[str]) -> dict[str, tuple[
 
 
 def _pairs(texts: Iterable[str], names: Sequence[str], what: str, example: str) -> list[tuple[str, str]]:
-    pairs = []
+    pairs: list[tuple[str, str]] = []
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
             raise SettingError(f"{what} {text!r}: expected a name and a number, such as {example!r}.")
-        pairs.append((pick(name.strip(), names, f"{what} {text!r}"), value))
+        name = pick(name.strip(), names, f"{what} {text!r}")
+        if name in dict(pairs):
+            raise SettingError(f"{what}: {name!r} comes twice. Leave one out.")
+        pairs.append((name, value))
 
     return pairs
 

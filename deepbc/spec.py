@@ -45,7 +45,7 @@ class _File(BaseModel):
     bounds: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     mechanisms: dict[str, dict[str, Any]] = Field(default_factory=dict)
     training: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    seed: int = 0
+    seed: int = Field(default=0, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,10 @@ def read_spec(path: str | os.PathLike[str]) -> Spec:
         raise DataError(f"{path}: cannot be read ({reason}). Mend the path.") from error
     try:
         tree, content = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingError(f"{path}{_line_of_error(error)}: is not YAML ({_short(error)}).") from error
     page = _Page(str(path), tree)
+    page.check_once(tree)
 
     try:
         file = _File.model_validate(content)
@@ -130,6 +131,18 @@ class _Page:
 
         return f"{self.path}, line {line}"
 
+    def check_once(self, node: Any) -> None:
+        """Checks that no mapping has a key twice, of which the last would count."""
+        if isinstance(node, yaml.SequenceNode):
+            for part in node.value:
+                self.check_once(part)
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value]
+            for k, (key, value) in enumerate(node.value):
+                if key.value in keys[:k]:
+                    raise SettingError(f"{self.path}, line {key.start_mark.line + 1}: {key.value!r} comes twice.")
+                self.check_once(value)
+
     @contextmanager
     def told(self, *place: str) -> Iterator[None]:
         """Says where in the file something went wrong."""
@@ -153,11 +166,11 @@ def _step(node: Any, part: Any, line: int) -> tuple[Any, int]:
     return None, line
 
 
-def _line_of_error(error: yaml.YAMLError) -> str:
+def _line_of_error(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
 
     return f", line {mark.line + 1}" if mark else ""
 
 
-def _short(error: yaml.YAMLError) -> str:
+def _short(error: Exception) -> str:
     return str(getattr(error, "problem", None) or error).split("\n")[0]

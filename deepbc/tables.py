@@ -1,11 +1,23 @@
 """Tables on disk: CSV and Parquet, told apart by the ending of their name."""
 
-__all__ = ["check_ending", "count_rows", "join_tables", "pick_rows", "read_chunks", "read_table", "write_table"]
+__all__ = [
+    "check_ending",
+    "check_whole",
+    "count_rows",
+    "join_tables",
+    "pick_rows",
+    "read_chunks",
+    "read_table",
+    "write_table",
+]
 
+import csv
 import os
 import shutil
+import uuid
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,46 +28,118 @@ if TYPE_CHECKING:
     import pandas
 
 ENDINGS = {".csv": "CSV", ".parquet": "Parquet"}
+# As text, so that a word in one row does not change how the others are read; and no first column as an index.
+PLAIN: dict[str, Any] = {"dtype": str, "index_col": False}
 
 
-def read_table(
-    path: str | os.PathLike[str], names: Sequence[str] | None = None, *, drop_missing: bool = False
-) -> "pandas.DataFrame":
-    """Reads a table.
+def read_table(path: str | os.PathLike[str], names: Sequence[str]) -> "pandas.DataFrame":
+    """Reads columns of numbers. An empty cell, or one with a word, comes as a gap; see `check_whole`.
 
     Args:
         path: The file, `.csv` (with a line of names) or `.parquet`.
-        names: The columns to read; None reads all.
-        drop_missing: Whether rows with gaps in these columns are dropped. Otherwise a gap is an error that counts them.
+        names: The columns to read.
 
     Raises:
-        DataError: The file is missing, is no table, lacks a column or has gaps.
+        DataError: The file is missing, is no table, lacks a column or has one that is not of numbers.
     """
     import pandas
 
     path = Path(path)
-    ending = check_ending(path)
+    ending = _check(path, names)
     with _told(path, ending):
-        frame = pandas.read_csv(path) if ending == ".csv" else pandas.read_parquet(path)
+        frame = pandas.read_csv(path, **PLAIN) if ending == ".csv" else pandas.read_parquet(path)
+
+    return _numbers(frame, names, path)
+
+
+def read_chunks(path: str | os.PathLike[str], names: Sequence[str], rows: int) -> Iterator["pandas.DataFrame"]:
+    """Reads as `read_table` does, so many rows at a time.
+
+    Args:
+        path: The file.
+        names: The columns.
+        rows: The rows of a chunk.
+    """
+    path = Path(path)
+    ending = _check(path, names)
+    chunks = _chunks(path, ending, rows)
+    while True:
+        with _told(path, ending):
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield _numbers(chunk, names, path)
+
+
+def _chunks(path: Path, ending: str, rows: int) -> Iterator["pandas.DataFrame"]:
+    import pandas
+
+    if ending == ".csv":
+        yield from pandas.read_csv(path, chunksize=rows, **PLAIN)
+    else:
+        yield from (batch.to_pandas() for batch in _parquet(path).iter_batches(rows))
+
+
+def _check(path: Path, names: Sequence[str]) -> str:
+    """Checks that a table has each of the columns once, and returns its ending."""
+    ending = check_ending(path)
+    if path.is_dir():
+        raise DataError(f"{path}: expected a file, got a folder. Give the file.")
+    with _told(path, ending):
+        if ending == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                there = next(csv.reader(file), [])
+        else:
+            there = [str(name) for name in _parquet(path).schema_arrow.names]
+    if not there:
+        raise DataError(f"{path}: cannot be read as {ENDINGS[ending]} (it is empty).")
+    for name in names:
+        pick(name, tuple(there), str(path))
+        if there.count(name) > 1:
+            raise DataError(f"{path}: the column {name!r} comes twice. Drop or rename one.")
+
+    return ending
+
+
+def _numbers(frame: "pandas.DataFrame", names: Sequence[str], path: Path) -> "pandas.DataFrame":
+    """The columns as numbers; dates and truth values are none."""
+    import pandas
 
     frame.columns = [str(name) for name in frame.columns]
-    if names is not None:
-        frame = frame[[pick(name, tuple(frame.columns), str(path)) for name in names]]
+    columns = {}
+    for name in names:
+        column = frame[name]
+        if column.dtype.kind not in "iufOU" and not isinstance(column.dtype, pandas.StringDtype):
+            raise DataError(f"{path}, {name!r}: expected numbers, got {column.dtype}. Convert the column first.")
+        try:
+            columns[name] = column.astype(float)
+        except (TypeError, ValueError):
+            columns[name] = pandas.to_numeric(column, errors="coerce").astype(float)
+        if column.notna().any() and columns[name].isna().all():
+            first = column[column.notna()].iloc[0]
+            raise DataError(f"{path}, {name!r}: expected numbers, got the text {first!r}. Convert the column first.")
 
-    return _whole(frame, path, drop_missing)
+    return pandas.DataFrame(columns, index=frame.index)
 
 
-def _whole(frame: "pandas.DataFrame", path: Path, drop_missing: bool) -> "pandas.DataFrame":
+def check_whole(frame: "pandas.DataFrame", path: str | os.PathLike[str], *, drop: bool = False) -> "pandas.DataFrame":
+    """Drops rows with gaps, or refuses them.
+
+    Args:
+        frame: The rows.
+        path: Where they come from, for an error.
+        drop: Whether to drop rows with gaps; otherwise one is an error that counts them.
+    """
     gaps = frame.isna()
-    rows = int(gaps.any(axis=1).sum())
-    if rows and not drop_missing:
-        worst = gaps.sum().idxmax()
+    rows = gaps.any(axis=1)
+    if rows.any() and not drop:
+        worst, count = gaps.sum().idxmax(), int(gaps.sum().max())
         raise DataError(
-            f"{path}: {rows:,} of {len(frame):,} rows have gaps, most in {worst!r} ({int(gaps[worst].sum()):,}). Fill "
-            f"them, or drop these rows (--drop-missing)."
+            f"{path}: {int(rows.sum()):,} of {len(frame):,} rows have gaps or words, most in {worst!r} ({count:,}), "
+            f"the first is row {rows.idxmax()}. Fill them, or leave these rows out (fit: --drop-missing)."
         )
 
-    return frame[~gaps.any(axis=1)] if rows else frame
+    return frame[~rows]
 
 
 def pick_rows(table: "pandas.DataFrame", rows: Sequence[int]) -> "pandas.DataFrame":
@@ -65,35 +149,6 @@ def pick_rows(table: "pandas.DataFrame", rows: Sequence[int]) -> "pandas.DataFra
             raise DataError(f"row {row}: expected 0 to {len(table) - 1:,}, as many as the table has.")
 
     return table.iloc[list(rows)]
-
-
-def read_chunks(path: str | os.PathLike[str], names: Sequence[str], rows: int) -> Iterator["pandas.DataFrame"]:
-    """Reads columns of numbers so many rows at a time; what is no number comes as a gap.
-
-    Args:
-        path: The file.
-        names: The columns.
-        rows: The rows of a chunk.
-    """
-    import pandas
-
-    path = Path(path)
-    ending = check_ending(path)
-    with _told(path, ending):
-        if ending == ".csv":
-            head = pandas.read_csv(path, nrows=0)
-        else:
-            head = _parquet(path).schema_arrow.empty_table().to_pandas()
-    for name in names:
-        pick(name, tuple(map(str, head.columns)), str(path))
-
-    chunks = _chunks(path, ending, names, rows)
-    while True:
-        with _told(path, ending):
-            chunk = next(chunks, None)
-        if chunk is None:
-            return
-        yield chunk[list(names)].apply(pandas.to_numeric, errors="coerce").astype(float)
 
 
 def count_rows(path: str | os.PathLike[str]) -> int:
@@ -107,14 +162,53 @@ def count_rows(path: str | os.PathLike[str]) -> int:
             return max(0, sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1)
 
 
-def _chunks(path: Path, ending: str, names: Sequence[str], rows: int) -> Iterator["pandas.DataFrame"]:
+def write_table(frame: "pandas.DataFrame", path: str | os.PathLike[str]) -> None:
+    """Writes a table, whole or not at all, without its index."""
+    path = Path(path)
+    with _whole(path) as (ending, fresh):
+        if ending == ".csv":
+            frame.to_csv(fresh, index=False)
+        else:
+            frame.to_parquet(fresh, index=False)
+
+
+def join_tables(parts: Sequence[Path], path: Path) -> None:
+    """Joins tables of the same columns, as `write_table` wrote them, into one; in memory there is one at a time."""
+    with _whole(path) as (ending, fresh):
+        if ending == ".csv":
+            _join_lines(parts, fresh)
+        else:
+            from pyarrow.parquet import ParquetWriter
+
+            with ParquetWriter(fresh, _parquet(parts[0]).schema_arrow) as whole:
+                for part in parts:
+                    whole.write_table(_parquet(part).read())
+
+
+def _join_lines(parts: Sequence[Path], fresh: Path) -> None:
     import pandas
 
-    if ending == ".csv":
-        # As text, so that a word in one row does not change how the others are read.
-        yield from pandas.read_csv(path, usecols=list(names), chunksize=rows, dtype=str)
-    else:
-        yield from (batch.to_pandas() for batch in _parquet(path).iter_batches(rows, columns=list(names)))
+    # A name may hold a line break, so the names are more than a line.
+    names = len(pandas.read_csv(parts[0], nrows=0, **PLAIN).to_csv(index=False).encode())
+    with fresh.open("wb") as whole:
+        for k, part in enumerate(parts):
+            with part.open("rb") as lines:
+                lines.seek(names if k else 0)
+                shutil.copyfileobj(lines, whole)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[tuple[str, Path]]:
+    """Hands out the ending, and another name to write to, which takes the place of the file at the end."""
+    ending = check_ending(path)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        with _told(path, ending, StorageError):
+            yield ending, fresh
+            fresh.replace(path)
+    finally:
+        with suppress(OSError):
+            fresh.unlink()
 
 
 def _parquet(path: Path) -> Any:
@@ -123,59 +217,26 @@ def _parquet(path: Path) -> Any:
     return ParquetFile(path)
 
 
-def join_tables(parts: Sequence[Path], path: Path) -> None:
-    """Joins tables of the same columns into one, which is then whole; in memory there is one at a time."""
-    fresh = path.with_name(f".{path.name}.new")
-    with _told(path, check_ending(path), StorageError):
-        if check_ending(path) == ".csv":
-            with fresh.open("wb") as whole:
-                for k, part in enumerate(parts):
-                    with part.open("rb") as lines:
-                        head = lines.readline()
-                        whole.write(b"" if k else head)
-                        shutil.copyfileobj(lines, whole)
-        else:
-            from pyarrow.parquet import ParquetWriter
-
-            with ParquetWriter(fresh, _parquet(parts[0]).schema_arrow) as whole:
-                for part in parts:
-                    whole.write_table(_parquet(part).read())
-        fresh.replace(path)
-
-
 @contextmanager
 def _told(path: Path, ending: str, kind: type[DeepBCError] = DataError) -> Iterator[None]:
     """Says in our own words what is wrong with a file."""
     import pandas
 
+    verb = "read" if kind is DataError else "written"
     try:
-        yield
+        with warnings.catch_warnings():
+            # That lines have more cells than there are names, which would be lost.
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            yield
     except DeepBCError:
         raise
     except ImportError as error:
         raise SettingError("Parquet needs pyarrow. Install it with: pip install 'deepbc[parquet]'.") from error
     except FileNotFoundError as error:
-        raise kind(f"{path}: no such file. Mend the path.") from error
-    except (OSError, ValueError, pandas.errors.ParserError) as error:
+        raise kind(f"{path}: cannot be {verb}: no such file or folder. Mend the path.") from error
+    except (OSError, ValueError, csv.Error, pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
         reason = " ".join(str(error).split())
-        verb = "read" if kind is DataError else "written"
         raise kind(f"{path}: cannot be {verb} as {ENDINGS[ending]} ({reason}).") from error
-
-
-def write_table(frame: "pandas.DataFrame", path: str | os.PathLike[str]) -> None:
-    """Writes a table, whole or not at all, without its index."""
-    path = Path(path)
-    ending = check_ending(path)
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        with _told(path, ending, StorageError):
-            if ending == ".csv":
-                frame.to_csv(fresh, index=False)
-            else:
-                frame.to_parquet(fresh, index=False)
-            fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def check_ending(path: Path) -> str:

@@ -115,6 +115,46 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "a.csv"}
 
 
+def test_a_part_that_is_damaged_is_asked_again(model, tmp_path, monkeypatch):
+    loans(60).to_csv(tmp_path / "t.csv", index=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(batches, "join_tables", lambda parts, path: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    (tmp_path / "a.csv.parts" / "000000.json").write_text("")
+    (tmp_path / "a.csv.parts" / "000001.csv").unlink()
+    assert run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20).rows == 60
+    assert pd.read_csv(tmp_path / "a.csv")["row"].tolist() == list(range(60))
+
+
+def test_a_table_that_changes_meanwhile_is_no_answer(model, tmp_path, monkeypatch):
+    loans(60).to_csv(tmp_path / "t.csv", index=False)
+    real = batches.ask
+
+    def ask(scm, rows, wishes):
+        if 45 in rows.index:
+            loans(80).to_csv(tmp_path / "t.csv", index=False)
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(batches, "ask", ask)
+    with pytest.raises(bc.DataError, match="changed while it was asked"):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["row", "reason", "status", "distance", "index"])
+def test_variables_may_have_the_names_of_our_columns(tmp_path, name):
+    table = loans(200)[["age", "income"]].rename(columns={"age": name})
+    scm = bc.SCM(bc.CausalGraph({name: [], "income": [name]}), {name: bc.Linear(), "income": bc.Linear()})
+    scm.fit(table, seed=0)
+    scm.save(tmp_path / "model")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("income=20",)), tmp_path / "a.csv")
+    assert (made.rows, made.converged) == (200, 200)
+    cf = bc.backtrack(scm, table, {"income": 20.0})
+    assert np.allclose(pd.read_csv(tmp_path / "a.csv")[name], cf.values[name])
+
+
 def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
     loans(30).to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "none.csv").write_text("age,income,amount\n")
@@ -134,6 +174,9 @@ def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
             run_batch(model, tmp_path / data, wishes, place, **settings)
     assert not list(tmp_path.glob("a.*"))
 
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(bc.StorageError, match="is a folder"):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "folder.csv")
     (tmp_path / "a.csv.parts").mkdir()
     (tmp_path / "a.csv.parts" / "thesis.tex").write_text("x")
     with pytest.raises(bc.StorageError, match="something else"):

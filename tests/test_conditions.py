@@ -41,6 +41,8 @@ def test_two_ends_of_one_variable_are_joined():
         (parse_conditions, ["agee=3"], bc.UnknownNameError, "'age'"),
         (parse_weights, ["age"], bc.SettingError, "'age=5'"),
         (parse_weights, ["age=x"], bc.SettingError, "expected a number, got 'x'"),
+        (parse_weights, ["age=1", "age=2"], bc.SettingError, "'age' comes twice"),
+        (parse_bounds, ["age=0,", "age=,1"], bc.SettingError, "'age' comes twice"),
         (parse_bounds, ["age=5"], bc.SettingError, "two ends"),
         (parse_bounds, ["age=a,b"], bc.SettingError, "expected a number, got 'a'"),
     ],

@@ -64,6 +64,9 @@ def test_a_graph_alone_is_enough_as_text_or_mapping(tmp_path):
         ("epochs: 20", "epoch: 20", 11, "unexpected keyword argument 'epoch'"),
         ("kind: Flow", "kind: Equation", 7, "kind"),
         ("seed: 3", "seed: [3", 13, "is not YAML"),
+        ("seed: 3", "seed: true", 12, "seed"),
+        ("seed: 3", "seed: 3\nseed: 4", 13, "'seed' comes twice"),
+        ("bins: 16", "bins: 16\n    bins: 8", 10, "'bins' comes twice"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line, part):
@@ -78,6 +81,12 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line, part):
 @pytest.mark.parametrize("text", ["", "3", "- a\n- b\n", "graph: 3"])
 def test_what_is_no_model_is_said(tmp_path, text):
     with pytest.raises(bc.SettingError, match="line 1"):
+        read_spec(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["seed: 2020-13-45", "[" * 5000])
+def test_what_yaml_itself_stumbles_over_is_said(tmp_path, text):
+    with pytest.raises(bc.SettingError, match="is not YAML"):
         read_spec(written(tmp_path, text))
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import deepbc as bc
-from deepbc.tables import read_table, write_table
+from deepbc.tables import check_whole, join_tables, read_chunks, read_table, write_table
 
 TABLE = pd.DataFrame({"a": [1.0, 2.5, -3e10], "b": [1, 2, 3], "c": ["x", "y", "z"]})
 
@@ -14,24 +14,66 @@ TABLE = pd.DataFrame({"a": [1.0, 2.5, -3e10], "b": [1, 2, 3], "c": ["x", "y", "z
 def test_what_is_written_is_read_again(tmp_path, ending):
     write_table(TABLE, tmp_path / f"t.{ending}")
     assert {path.name for path in tmp_path.iterdir()} == {f"t.{ending}"}
-    again = read_table(tmp_path / f"t.{ending}")
-    assert again.columns.tolist() == ["a", "b", "c"]
+    again = read_table(tmp_path / f"t.{ending}", ["b", "a"])
+    assert again.columns.tolist() == ["b", "a"]
     assert np.array_equal(again["a"], TABLE["a"])
-    assert read_table(tmp_path / f"t.{ending}", ["b", "a"]).columns.tolist() == ["b", "a"]
+    chunks = list(read_chunks(tmp_path / f"t.{ending}", ["b", "a"], 2))
+    assert [len(chunk) for chunk in chunks] == [2, 1]
+    assert pd.concat(chunks).reset_index(drop=True).equals(again)
 
 
-def test_gaps_count_in_the_columns_that_are_read_alone(tmp_path):
-    TABLE.assign(a=[1.0, np.nan, 3.0]).to_csv(tmp_path / "t.csv", index=False)
-    assert len(read_table(tmp_path / "t.csv", ["b"])) == 3
-    assert read_table(tmp_path / "t.csv", ["a", "b"], drop_missing=True)["b"].tolist() == [1, 3]
-    with pytest.raises(bc.DataError, match="1 of 3 rows have gaps, most in 'a'"):
-        read_table(tmp_path / "t.csv", ["a", "b"])
+def test_numbers_are_read_to_the_last_digit(tmp_path):
+    numbers = np.random.default_rng(0).normal(size=500) * 10.0 ** np.arange(-250, 250)
+    pd.DataFrame({"a": numbers}).to_csv(tmp_path / "t.csv", index=False)
+    assert np.array_equal(read_table(tmp_path / "t.csv", ["a"])["a"], numbers)
+
+
+def test_gaps_and_words_are_counted_or_dropped(tmp_path):
+    TABLE.assign(a=["1.0", "old", ""]).to_csv(tmp_path / "t.csv", index=False)
+    assert len(check_whole(read_table(tmp_path / "t.csv", ["b"]), "t")) == 3
+    table = read_table(tmp_path / "t.csv", ["a", "b"])
+    assert check_whole(table, "t", drop=True)["b"].tolist() == [1]
+    with pytest.raises(bc.DataError, match=r"2 of 3 rows have gaps or words, most in 'a' \(2\), the first is row 1"):
+        check_whole(table, "t")
+
+
+def test_parts_are_joined_whatever_their_names_hold(tmp_path):
+    frame = pd.DataFrame({'a\n"1",': [1.5, 2.5, 3.5], "b": [1, 2, 3]})
+    for ending in ("csv", "parquet"):
+        parts = [tmp_path / f"{k}.{ending}" for k in range(3)]
+        for k, part in enumerate(parts):
+            write_table(frame.iloc[[k]], part)
+        join_tables(parts, tmp_path / f"whole.{ending}")
+        names = list(frame.columns)
+        assert read_table(tmp_path / f"whole.{ending}", names).equals(frame.astype(float))
+
+
+@pytest.mark.parametrize("column", [[True, False, True], pd.to_datetime(["2020-01-01"] * 3)])
+def test_dates_and_truth_values_are_no_numbers(tmp_path, column):
+    TABLE.assign(a=column).to_parquet(tmp_path / "t.parquet")
+    for read in (read_table, lambda *words: next(read_chunks(*words, 2))):
+        with pytest.raises(bc.DataError, match="'a': expected numbers, got"):
+            read(tmp_path / "t.parquet", ["a"])
+
+
+def test_a_comma_at_the_end_of_lines_does_no_harm(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2,\n4,5,\n")
+    for table in (read_table(tmp_path / "t.csv", ["a", "b"]), next(read_chunks(tmp_path / "t.csv", ["a", "b"], 9))):
+        assert table.to_numpy().tolist() == [[1, 2], [4, 5]]
+
+
+def test_whole_numbers_may_name_columns(tmp_path):
+    TABLE[["a", "b"]].set_axis([0, 1], axis=1).to_parquet(tmp_path / "t.parquet")
+    assert next(read_chunks(tmp_path / "t.parquet", ["1"], 3))["1"].tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "part"),
     [
         ("none.csv", None, "no such file"),
+        ("more.csv", b"a,b\n1,2,3\n4,5,6\n", "cannot be read as CSV"),
+        ("twice.csv", b"a,a\n1,2\n", "comes twice"),
+        ("words.csv", b"a,b\nx,2\ny,3\n", "got the text 'x'"),
         ("t.txt", b"a,b\n1,2\n", ".csv or .parquet"),
         ("t", b"a,b\n1,2\n", "no ending"),
         ("empty.csv", b"", "cannot be read as CSV"),
@@ -43,8 +85,9 @@ def test_gaps_count_in_the_columns_that_are_read_alone(tmp_path):
 def test_what_is_no_table_is_said(tmp_path, name, content, part):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(bc.DataError, match=part):
-        read_table(tmp_path / name)
+    for read in (read_table, lambda *words: list(read_chunks(*words, 2))):
+        with pytest.raises(bc.DataError, match=part):
+            read(tmp_path / name, ["a"])
 
 
 def test_a_missing_column_names_those_that_are_there(tmp_path):

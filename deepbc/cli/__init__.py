@@ -2,6 +2,7 @@
 
 __all__ = ["main"]
 
+import io
 import sys
 from typing import Annotated
 
@@ -25,10 +26,13 @@ for command in (models.fit, models.show, models.ask, models.batch, models.sample
 
 
 def main() -> None:
-    """Runs the command line. Our own errors are one line and exit code 2."""
+    """Runs the command line. Our own errors, and those of the system, are one line and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal may lack a letter; better another sign than none at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
-    except DeepBCError as error:
+    except (DeepBCError, OSError, MemoryError) as error:
         Console(stderr=True).print(f"deepbc: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)
 

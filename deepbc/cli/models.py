@@ -29,7 +29,7 @@ Forced = Annotated[bool, typer.Option("--intervene", help="Break the law of what
 Keep = Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")]
 Scope = Annotated[str | None, typer.Option(help="Whose noises may move: 'a,b'.")]
 Weights = Annotated[list[str] | None, typer.Option(help="How dear a noise is: 'a=5'.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps or words.")]
 
 
 def fit(
@@ -51,12 +51,12 @@ def fit(
     """
     from deepbc.scm import KIND
     from deepbc.storage import check_place
-    from deepbc.tables import read_table
+    from deepbc.tables import check_whole, read_table
 
     model = _spec(graph, spec, bounds or ())
     scm = model.scm
     check_place(out, KIND)
-    table = read_table(data, tuple(scm.graph), drop_missing=drop_missing)
+    table = check_whole(read_table(data, tuple(scm.graph)), data, drop=drop_missing)
     chosen = model.seed if seed is None else seed
     report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint)
     scm.save(out)
@@ -98,7 +98,6 @@ def ask(
     weight: Weights = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Draw so many worlds instead of the nearest.")] = None,
     seed: Annotated[int, typer.Option(help="Where samples come from.")] = 0,
-    drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
     """Ask about rows of a table: had this been so, what else would have been different, and why?
@@ -111,15 +110,14 @@ def ask(
     from deepbc.asking import Wishes, columns_of
     from deepbc.asking import ask as put
     from deepbc.scm import SCM
-    from deepbc.tables import pick_rows, read_table
+    from deepbc.tables import check_whole, pick_rows, read_table
 
     scm = SCM.load(model)
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
-    table = read_table(data, tuple(columns_of(scm)), drop_missing=drop_missing)
-    cf = put(scm, pick_rows(table, row), wishes)
+    cf = put(scm, check_whole(pick_rows(read_table(data, tuple(columns_of(scm))), row), data), wishes)
 
     if as_json:
-        _print_json(json.loads(cf.to_frame().reset_index(drop=True).to_json(orient="records", double_precision=15)))
+        _print_json(_records(cf, row))
     elif samples:
         _print_samples(cf, row)
     else:
@@ -143,7 +141,8 @@ def batch(
     """Ask about every row of a table, which may be larger than memory.
 
     A killed run that is started again goes on where it was: finished parts wait beside the output. A row that cannot be
-    asked, because of a gap or a value outside its bounds, is marked as a bad row; the others are answered.
+    asked, because of a gap or a value outside its bounds, is marked as a bad row; the others are answered. The exit
+    code is 0 once every row has its line, whatever it says.
 
     Example: deepbc batch model data.csv --if "amount=2000" --out answers.parquet
     """
@@ -152,17 +151,18 @@ def batch(
 
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()))
     made = run_batch(model, data, wishes, out, rows=chunk)
-    told = {"rows": made.rows, "converged": made.converged, "bad": made.bad, "seconds": round(made.seconds, 1)}
+    told = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:
-        _print_json(told)
+        _print_json(told | {"seconds": round(made.seconds, 1), "out": str(made.out)})
         return
-    say(f"{made.rows:,} rows in {made.seconds:.1f} s: {made.converged:,} converged, {made.bad:,} bad")
+    counts = ", ".join(f"{count:,} {word}" for word, count in told.items() if word != "rows")
+    say(f"{made.rows:,} rows in {made.seconds:.1f} s: {counts}")
     say(f"answers: {made.out}")
 
 
 def sample(
     model: Model,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many rows.")] = 10,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, max=10_000_000, help="How many rows.")] = 10,
     out: Annotated[Path | None, typer.Option(help="A .csv or .parquet file; otherwise CSV is printed.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
 ) -> None:
@@ -263,5 +263,17 @@ def _labels(cf: "Counterfactual", name: str, components: int) -> list[str]:
     return [f"{name}{mark}"] if components == 1 else [f"{name}[{k}]{mark}" for k in range(components)]
 
 
+def _records(cf: "Counterfactual", rows: Sequence[int]) -> list[dict[str, Any]]:
+    """A record for each answer, or for each sample, with the row it is of, and the reason where it does not hold."""
+    frame = cf.to_frame().reset_index(drop=True)
+    # A variable may have the name of a column of ours.
+    row, reason = (f"answer {name}" if name in frame.columns else name for name in ("row", "reason"))
+    reasons = ["" if each == "converged" else each.explain() for each in cf.status]
+    records = json.loads(frame.to_json(orient="records", double_precision=15))
+    places = [k % len(rows) for k in range(len(records))]
+
+    return [{row: rows[k], **record, reason: reasons[k]} for k, record in zip(places, records, strict=True)]
+
+
 def _print_json(content: Any) -> None:
-    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(content, indent=2) + "\n")

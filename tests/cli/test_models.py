@@ -97,6 +97,8 @@ def test_answers_are_those_of_the_library(folder, data, command):
     done = deepbc(*words, "--json")
     assert done.returncode == 0, done.stderr
     came = pd.DataFrame(json.loads(done.stdout))
+    assert came["row"].tolist() == [3, 7]
+    assert came["reason"].tolist() == ["", ""]
     scm = bc.SCM.load(folder / "model")
     cf = bc.backtrack(scm, table_of(folder).iloc[[3, 7]], {"amount": 9.0}, distance=bc.Squared({"age": 2.0}))
     assert np.allclose(came["income"], cf.values["income"], rtol=1e-9)
@@ -162,7 +164,7 @@ def test_a_batch_asks_every_row(folder, tmp_path):
     done = deepbc(*words, "--out", tmp_path / "answers.csv")
     assert done.returncode == 0, done.stderr
     assert "400 rows in" in done.stdout
-    assert "400 converged, 0 bad" in done.stdout
+    assert "400 converged, 0 failed, 0 bad" in done.stdout
     came = pd.read_csv(tmp_path / "answers.csv")
     scm = bc.SCM.load(folder / "model")
     cf = bc.backtrack(scm, table_of(folder), {"amount": 9.0}, distance=bc.Squared({"age": 2.0}))
@@ -186,10 +188,22 @@ def test_rows_with_gaps_are_counted_or_dropped(folder, tmp_path, command):
     fit = ["fit", tmp_path / "gaps.csv", "--graph", "age -> income", "--out", tmp_path / "model"]
     done = command(*fit)
     assert done.returncode == 2
-    assert "10 of 400 rows have gaps, most in 'income' (10)" in done.stderr
+    assert "10 of 400 rows have gaps or words, most in 'income' (10)" in done.stderr
     done = command(*fit, "--drop-missing", "--json")
     assert done.returncode == 0, done.stderr
     assert sum(each["rows"] for each in json.loads(done.stdout)) == 2 * 78
+
+
+def test_a_row_is_that_of_the_file_whatever_others_hold(folder, tmp_path, command):
+    table = table_of(folder)[:10].astype(object)
+    table.loc[2, "income"], table.loc[5, "age"] = None, "old"
+    table.to_csv(tmp_path / "gaps.csv", index=False)
+    ask = ["ask", folder / "model", tmp_path / "gaps.csv", "--if", "amount=9", "--json"]
+    came = json.loads(command(*ask, "--row", 3).stdout)
+    assert came[0]["factual income"] == pytest.approx(table.loc[3, "income"])
+    done = command(*ask, "--row", 5)
+    assert done.returncode == 2
+    assert "the first is row 5" in done.stderr
 
 
 ASK = ["ask", "{model}", "{data}", "--row", "3"]
@@ -212,7 +226,10 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         (["ask", "{model}", "{data}", "--row", "400", "--if", "amount=9"], "row 400: expected 0 to 399"),
         (["ask", "{model}", "{data}", "--row", "-1", "--if", "amount=9"], "row -1"),
         (["ask", "{data}", "{data}", "--row", "1", "--if", "amount=9"], "is a file, not a folder"),
-        (["ask", "{model}", "nowhere.csv", "--row", "1", "--if", "amount=9"], "nowhere.csv: no such file"),
+        (
+            ["ask", "{model}", "nowhere.csv", "--row", "1", "--if", "amount=9"],
+            "nowhere.csv: cannot be read: no such file",
+        ),
         (["ask", "{model}", "data.xls", "--row", "1", "--if", "amount=9"], ".csv or .parquet"),
         (["ask", "{model}", "{data}", "--if", "amount=9"], "--row"),
         ([*FIT[:3], "age -> wealth", *FIT[4:]], "unknown name 'wealth'"),
