@@ -109,7 +109,7 @@ def _entry(name: str, record: Mapping[str, Any]) -> list[str]:
         "",
         *said,
         "",
-        f"Data: {record['data']}. {record['seconds']:,.0f} s on {record['machine']}; a fit that another experiment had "
+        f"Data: {record['data']}. {record['seconds']:,.0f} s on {record['machine']}; a fit that an earlier run had "
         f"left is not counted. Files: {links}.",
     ]
 
