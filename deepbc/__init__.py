@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deepbc.graph import CausalGraph
     from deepbc.intervals import at_least, at_most, between
     from deepbc.laws import law
-    from deepbc.mechanisms import Additive, ConvVAE, Equation, Flow, Linear, Mechanism, Predictor
+    from deepbc.mechanisms import Additive, Categorical, ConvVAE, Equation, Flow, Integer, Linear, Mechanism, Predictor
     from deepbc.queries import backtrack, backtrack_samples, intervene
     from deepbc.results import Counterfactual, Diagnostics, FitReport, Status
     from deepbc.samplers import Hamiltonian, Langevin, Sampler
@@ -37,6 +37,7 @@ __all__ = [
     "SCM",
     "Absolute",
     "Additive",
+    "Categorical",
     "CausalGraph",
     "ConvVAE",
     "Counterfactual",
@@ -52,6 +53,7 @@ __all__ = [
     "Gradient",
     "GraphError",
     "Hamiltonian",
+    "Integer",
     "Langevin",
     "Linear",
     "Linearized",
@@ -82,6 +84,7 @@ __all__ = [
 _HOMES = {
     "SCM": "scm",
     "Additive": "mechanisms",
+    "Categorical": "mechanisms",
     "CausalGraph": "graph",
     "ConvVAE": "mechanisms",
     "Counterfactual": "results",
@@ -89,6 +92,7 @@ _HOMES = {
     "Equation": "mechanisms",
     "FitReport": "results",
     "Flow": "mechanisms",
+    "Integer": "mechanisms",
     "Linear": "mechanisms",
     "Mechanism": "mechanisms",
     "Predictor": "mechanisms",

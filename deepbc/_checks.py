@@ -9,7 +9,10 @@ __all__ = [
     "check_between",
     "check_bounds",
     "check_callable",
+    "check_category",
     "check_choice",
+    "check_classes",
+    "check_continuous",
     "check_contradiction",
     "check_cost",
     "check_count",
@@ -20,10 +23,13 @@ __all__ = [
     "check_image_shape",
     "check_images",
     "check_inside",
+    "check_integer",
     "check_kept",
     "check_labels",
     "check_law",
     "check_layers",
+    "check_level_counts",
+    "check_levels",
     "check_move",
     "check_names",
     "check_one_source",
@@ -36,15 +42,21 @@ __all__ = [
     "check_same_shape",
     "check_seed",
     "check_shape",
+    "check_sorted",
     "check_spread",
     "check_table",
     "check_type",
+    "check_types",
+    "check_unbounded",
     "check_units",
     "check_value_dim",
     "check_varies",
     "check_weights",
+    "check_whole_numbers",
+    "check_words",
     "fail_cycle",
     "fail_graph",
+    "fail_level",
     "near",
     "pick",
 ]
@@ -52,7 +64,7 @@ __all__ = [
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -60,6 +72,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deepbc.errors import DataError, FitError, GraphError, SettingError, UnknownNameError
+
+Something = TypeVar("Something")
 
 INTEGERS = (int, np.integer)
 NUMBERS = (int, float, np.integer, np.floating)
@@ -200,6 +214,103 @@ def check_varies(rows: Tensor, where: str) -> None:
         )
 
 
+def check_levels(items: Sequence[object]) -> None:
+    """The levels of a category are at least two, of one kind and each there once."""
+    kinds = {bool if isinstance(item, bool) else str if isinstance(item, str) else float for item in items}
+    if len(items) < 2 or len(kinds) > 1 or len(set(items)) < len(items):
+        raise SettingError(
+            f"levels: expected two or more different labels, all text or all numbers, got {tuple(items)!r}."
+        )
+
+
+def check_level_counts(labels: Sequence[object], counts: Sequence[int], most: int, where: str) -> None:
+    """Every level of a category has rows to learn from, and there are not as many levels as an index has."""
+    if len(labels) > most:
+        raise DataError(
+            f"{where}: expected at most {most} levels, got {len(labels)}, such as {labels[0]!r} and {labels[1]!r}. Is "
+            f"it a name or an index? Take it out of the graph, or join levels; numbers are declared as real or integer."
+        )
+    for label, count in zip(labels, counts, strict=True):
+        if count < 2:
+            raise DataError(
+                f"{where}: the level {label!r} has one row, from which nothing can be learned. Drop the row or join "
+                f"the level with another."
+            )
+
+
+def fail_level(item: object, row: int | None, known: Sequence[object], where: str) -> NoReturn:
+    """A label is missing or unknown."""
+    place = "" if row is None else f" in row {row}"
+    if item is None or item != item:
+        raise DataError(f"{where}: expected a label, got a missing value{place}. Drop the row or fill the gap.")
+
+    hint = near(str(item), map(str, known)) or f"Known are: {', '.join(map(repr, known))}."
+    raise DataError(f"{where}: unknown level {item!r}{place}. {hint} Mend it, or fit again with rows that have it.")
+
+
+def check_category(levels: Something | None, name: str) -> Something:
+    """Returns the levels of a category."""
+    if levels is None:
+        raise SettingError(
+            f"Variable {name!r}: Categorical is the law of a category, and it has numbers. Declare its type with "
+            f"types={{{name!r}: 'category'}}."
+        )
+
+    return levels
+
+
+def check_integer(whole: bool, name: str) -> None:
+    if not whole:
+        raise SettingError(
+            f"Variable {name!r}: Integer is the law of whole numbers. Declare its type with "
+            f"types={{{name!r}: 'integer'}}."
+        )
+
+
+def check_continuous(law: object, continuous: bool) -> None:
+    if not continuous:
+        raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {law!r}.")
+
+
+def check_types(declared: object, known: Sequence[str], where: str) -> None:
+    """A type is one of the known ones, or the ordered levels of a category."""
+    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
+    if isinstance(declared, str) and declared in known:
+        return
+    if not listed:
+        raise SettingError(
+            f"{where}: expected {', '.join(map(repr, known))} or a list of ordered levels, lowest first, got "
+            f"{declared!r}."
+        )
+    try:
+        check_levels(declared)  # type: ignore[arg-type] # a sequence, as was seen
+    except (SettingError, TypeError) as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def check_words(words: bool, mechanism: object, where: str) -> None:
+    if words:
+        raise SettingError(
+            f"{where}: its column holds labels, and {mechanism!r} is a law of numbers. Take Categorical(), or convert "
+            f"the column to numbers."
+        )
+
+
+def check_unbounded(bounded: bool, where: str) -> None:
+    if bounded:
+        raise SettingError(f"{where}: a category has levels, not bounds. Take the bounds away.")
+
+
+def check_whole_numbers(rows: Tensor, where: str) -> None:
+    """Every finite entry is a whole number; rows have shape `(*batch, dim)`."""
+    bad = (rows.isfinite() & (rows != rows.round())).any(-1)
+    if bad.any():
+        raise DataError(
+            f"{where}: expected whole numbers, got {rows[bad][0, 0].item():g} in {_rows(bad)}. Round it, or declare "
+            f"the variable as real."
+        )
+
+
 def check_rows(rows: int, needed: int, where: str) -> None:
     if rows < needed:
         raise FitError(f"{where}: a fit needs at least {needed} rows, got {rows}. Add rows or use a simpler mechanism.")
@@ -226,6 +337,24 @@ def check_order(lower: Tensor, upper: Tensor, where: str) -> None:
         raise DataError(
             f"{where}: expected a lower end that is not above the upper one, got ({lower[wrong][0].item():g}, "
             f"{upper[wrong][0].item():g}) in {_rows(wrong)}. Swap them."
+        )
+
+
+def check_sorted(sorts: bool, kind: str, asked: object, where: str) -> None:
+    """An interval is asked of a variable whose values have an order."""
+    if not sorts:
+        raise DataError(
+            f"{where}: {asked!r} asks for an interval of a {kind}, which has no order. Ask for a value"
+            f"{', or declare its ordered levels as its type' if kind == 'category' else ' of each component'}."
+        )
+
+
+def check_classes(pins: bool, names: Sequence[str], solver: object) -> None:
+    """A solver or sampler that meets antecedents by a penalty has nothing but numbers upstream."""
+    if names and not pins:
+        raise SettingError(
+            f"{solver!r}: meets antecedents by a penalty, through laws that are smooth, and {names[0]!r} is a category "
+            f"or a whole number. Take the default instead."
         )
 
 

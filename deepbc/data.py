@@ -1,6 +1,6 @@
 """What people hand in, as tensors: a data frame or one of its rows, a mapping of arrays, tensors, lists or numbers."""
 
-__all__ = ["read", "read_column", "read_image"]
+__all__ = ["columns_in", "read", "read_column", "read_image"]
 
 import math
 import re
@@ -15,47 +15,62 @@ from torch import Tensor
 
 from deepbc._checks import check_batches
 from deepbc.errors import DataError
+from deepbc.levels import Levels
 
 # A component of a vector, as a data frame of ours has it in a column of its own: `name[0]`.
 COMPONENT = re.compile(r"(.+)\[(0|[1-9][0-9]*)\]", re.DOTALL)
 
 
-def read(data: Any, where: str, names: Collection[str] = (), images: Collection[str] = ()) -> dict[str, Tensor]:
-    r"""Reads named columns of numbers.
+def read(
+    data: Any,
+    where: str,
+    names: Collection[str] = (),
+    images: Collection[str] = (),
+    levels: Mapping[str, Levels] | None = None,
+) -> dict[str, Tensor]:
+    r"""Reads named columns of numbers and of labels.
 
     Args:
-        data: A pandas data frame or Series (one row), or a mapping from names to anything that holds numbers.
+        data: A pandas data frame or Series (one row), or a mapping from names to anything that holds numbers or labels.
         where: What the data is, for an error.
         names: The variables. One that has no column but `name[0]`, `name[1]`, ... is a vector of these.
         images: The variables whose columns are large: bytes stay bytes, on disk if they are there, and all other
             numbers become float32.
+        levels: The levels of each variable that is a category, whose labels become codes.
 
     Returns:
         For each name a float64 tensor with the axes it came with.
     """
+    levels = levels or {}
+    read = {}
+    for name, column in columns_in(data, where).items():
+        place = f"{where}, {name!r}"
+        if name in levels:
+            read[name] = levels[name].codes(column, place)
+        else:
+            read[name] = (read_image if name in images else read_column)(column, place)
+
+    return _joined(read, where, names)
+
+
+def columns_in(data: Any, where: str) -> Mapping[Any, Any]:
+    """The columns of a data frame, a Series or a mapping, as they came."""
     pandas = sys.modules.get("pandas")
 
     if pandas is not None and isinstance(data, pandas.DataFrame):
         if not data.columns.is_unique:
             twice = data.columns[data.columns.duplicated()][0]
             raise DataError(f"{where}: the column {twice!r} comes twice. Drop or rename one.")
-        columns: Mapping[Any, Any] = {name: data[name] for name in data.columns}
-    elif isinstance(data, Mapping) or (pandas is not None and isinstance(data, pandas.Series)):
-        columns = data
-        if len(set(columns.keys())) < len(columns):
+        return {name: data[name] for name in data.columns}
+    if isinstance(data, Mapping) or (pandas is not None and isinstance(data, pandas.Series)):
+        if len(set(data.keys())) < len(data):
             raise DataError(f"{where}: a name comes twice. Drop or rename one.")
-    else:
-        raise DataError(
-            f"{where}: expected a data frame or a mapping from names to arrays, got {type(data).__name__}. "
-            f"Write for example {{'x': [1.0, 2.0]}}."
-        )
+        return dict(data.items())
 
-    read = {
-        name: (read_image if name in images else read_column)(column, f"{where}, {name!r}")
-        for name, column in columns.items()
-    }
-
-    return _joined(read, where, names)
+    raise DataError(
+        f"{where}: expected a data frame or a mapping from names to arrays, got {type(data).__name__}. "
+        f"Write for example {{'x': [1.0, 2.0]}}."
+    )
 
 
 def read_image(column: Any, where: str) -> Tensor:

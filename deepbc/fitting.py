@@ -15,6 +15,7 @@ from torch import Tensor
 from deepbc._checks import (
     check_contradiction,
     check_finite,
+    check_level_counts,
     check_names,
     check_possible,
     check_rows,
@@ -31,9 +32,10 @@ from deepbc.results import FitReport, VariableFit
 from deepbc.seeds import generator
 from deepbc.sharing import Share, shared
 from deepbc.training import Loop, Rows, Training
-from deepbc.variables import OPEN, Family, Variable, flatten, unflatten
+from deepbc.variables import OPEN, Family, Kind, Variable, flatten, unflatten
 
 LARGEST_TIE = 0.02
+MOST_LEVELS = 100
 # Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
 # (Kolmogorov's law), or where the logarithm of its standard deviation is.
 LARGEST_GAP, RARE_GAP, LARGEST_LOG_SPREAD = 0.05, 1.95, 0.3
@@ -63,6 +65,7 @@ def read_rows(
     bounds: Mapping[str, tuple[float, float]],
     known: Mapping[str, Variable],
     names: Collection[str],
+    kinds: Mapping[str, Kind],
 ) -> tuple[dict[str, Variable], dict[str, Tensor]]:
     """Reads the data of a fit: what each variable is, and its rows of shape `(rows, dim)`.
 
@@ -73,10 +76,12 @@ def read_rows(
         bounds: The declared bounds.
         known: Variables of which all that are not to be fitted stay as they are; the others keep their shape.
         names: The variables to fit. Where all variables are known, only these and their causes need data.
+        kinds: What the values of variables are; those that are not named are numbers.
     """
     deterministic = {name for name, mechanism in mechanisms.items() if mechanism.deterministic}
     images = [name for name, mechanism in mechanisms.items() if mechanism.precision]
-    columns = read(data, "data", tuple(graph), images)
+    levels = {name: kind.levels for name, kind in kinds.items() if kind.levels}
+    columns = read(data, "data", tuple(graph), images, levels)
     unused = set(known) - {*names, *graph.ancestors(*names)}
     check_names(columns, tuple(graph), "data", optional=deterministic | unused)
     check_table({name: tuple(column.shape) for name, column in columns.items()})
@@ -97,11 +102,14 @@ def read_rows(
         else:
             column = columns[name]
 
-        seen = Variable.seen(name, column, bounds.get(name, OPEN))
+        seen = Variable.seen(name, column, bounds.get(name, OPEN), kinds.get(name))
         variables[name] = seen if name in names else known.get(name, seen)
         check_same_shape(seen.shape, known.get(name, seen).shape, where)
         rows[name] = variables[name].rows(column, where)
-        if not mechanisms[name].given:
+        if seen.levels:
+            counts = column.long().bincount(minlength=len(seen.levels))
+            check_level_counts(seen.levels.items, counts.tolist(), MOST_LEVELS, where)
+        elif not mechanisms[name].given:
             # Many a pixel is constant.
             check_varies(rows[name].reshape(-1, 1) if name in images else rows[name], where)
 
@@ -187,10 +195,23 @@ class _Work:
             rows=len(split.held),
             curves=loop.curves,
             seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
-            notes=(*outcome.notes, *_ties(self.rows[name]), *_misfit(fresh, split)),
+            notes=(*outcome.notes, *self._remarks(fresh, split)),
         )
 
         return fresh, entry
+
+    def _remarks(self, mechanism: Mechanism, split: Rows) -> tuple[str, ...]:
+        """Remarks on the data of a variable, and on its held-out noise."""
+        ties = () if mechanism.discrete else _ties(split.column)
+        if mechanism.given or not mechanism.exact:
+            return ties
+
+        # Of a class or a whole number, any of the noises that lead there.
+        shape = (len(split.held), mechanism.noise_dim)
+        chance = torch.rand(shape, generator=generator(self.plan.seed, "held out"), dtype=torch.float64)
+        u = mechanism.draw(split.held_x, split.held_parents, chance.to(split.context))
+
+        return (*ties, *_misfit(u))
 
     def _split(self, family: Family, validation: float) -> Rows:
         """Splits the rows, the same way for every variable, into those to learn from and those held out."""
@@ -242,12 +263,8 @@ def _ties(rows: Tensor) -> tuple[str, ...]:
     return (f"{share:.0%} of the rows share the value {values[most].item():g}: its density there is a spike",)
 
 
-def _misfit(mechanism: Mechanism, split: Rows) -> tuple[str, ...]:
-    """Remarks on held-out noise that is not standard normal, as the laws of a model take it to be."""
-    if mechanism.given or not mechanism.exact:
-        return ()
-
-    u = mechanism.abduct(split.held_x, split.held_parents)
+def _misfit(u: Tensor) -> tuple[str, ...]:
+    """Remarks on noise `(rows, noise)` that is not standard normal, as the laws of a model take it to be."""
     places = (torch.arange(len(u), device=u.device) + 0.5)[:, None] / len(u)
     gap = (torch.special.ndtr(u.sort(0).values) - places).abs().amax().item() + 0.5 / len(u)
     spread = max(u.std(0, correction=0).tolist(), key=lambda sd: abs(math.log(max(sd, 1e-300))))

@@ -13,6 +13,7 @@ from torch import Tensor
 from deepbc.errors import GraphError, SettingError, StorageError
 from deepbc.graph import CausalGraph
 from deepbc.laws import law_called, name_of
+from deepbc.levels import Levels
 from deepbc.mechanisms import Mechanism
 from deepbc.results import Curve, FitReport, VariableFit
 from deepbc.seeds import generator
@@ -28,6 +29,9 @@ class _Variable(_Record):
     lower: float | None
     upper: float | None
     sd: tuple[PositiveFloat, ...]
+    levels: tuple[bool | float | str, ...] | None = None
+    ordered: bool = False
+    whole: bool = False
 
 
 class _Mechanism(_Record):
@@ -118,35 +122,65 @@ def _read_fit(record: _Fit) -> VariableFit:
 def _write_variable(variable: Variable) -> _Variable:
     lower, upper = (bound if math.isfinite(bound) else None for bound in (variable.lower, variable.upper))
 
-    return _Variable(shape=variable.shape, lower=lower, upper=upper, sd=variable.sd)
+    items, ordered = (variable.levels.items, variable.levels.ordered) if variable.levels else (None, False)
+
+    return _Variable(
+        shape=variable.shape,
+        lower=lower,
+        upper=upper,
+        sd=variable.sd,
+        levels=items,
+        ordered=ordered,
+        whole=variable.whole,
+    )
 
 
 def _read_variable(name: str, record: _Variable) -> Variable:
-    return Variable(name, record.shape, *read_bounds((record.lower, record.upper), f"Variable {name!r}"), record.sd)
+    bounds = read_bounds((record.lower, record.upper), f"Variable {name!r}")
+    levels = None if record.levels is None else Levels(record.levels, record.ordered)
+
+    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole)
 
 
 def _write_mechanism(name: str, mechanism: Mechanism) -> _Mechanism:
-    settings = {
-        key: {"law": name_of(value, f"Variable {name!r}")} if callable(value) else value
-        for key, value in mechanism.settings().items()
-    }
+    settings = {key: _write_setting(name, value) for key, value in mechanism.settings().items()}
 
     return _Mechanism(kind=type(mechanism).__name__, settings=settings)
 
 
+def _write_setting(name: str, value: Any) -> Any:
+    """Writes a setting; a mechanism within another by its kind, a function by its name."""
+    if isinstance(value, Mechanism):
+        return {"mechanism": _write_mechanism(name, value).model_dump()}
+
+    return {"law": name_of(value, f"Variable {name!r}")} if callable(value) else value
+
+
 def _read_mechanism(family: Family, record: _Mechanism, where: str) -> Mechanism:
     name = family.child.name
-    if record.kind not in Mechanism.kinds:
-        raise StorageError(f"{where}: variable {name!r} has the unknown mechanism {record.kind!r}. Import its module.")
-
-    settings = {
-        key: law_called(str(value["law"]), f"{where}, variable {name!r}") if isinstance(value, dict) else value
-        for key, value in record.settings.items()
-    }
     try:
-        return Mechanism.kinds[record.kind](**settings).bind(family, generator(0))
+        return _made(record, f"{where}, variable {name!r}").bind(family, generator(0))
     except (TypeError, ValueError, KeyError, RuntimeError) as error:
         raise StorageError(f"{where}: variable {name!r} has settings that {record.kind} refuses: {error}") from error
+
+
+def _made(record: _Mechanism, where: str) -> Mechanism:
+    """Makes a mechanism that no variable has touched."""
+    if record.kind not in Mechanism.kinds:
+        raise StorageError(f"{where}: has the unknown mechanism {record.kind!r}. Import its module.")
+
+    settings = {key: _read_setting(value, where) for key, value in record.settings.items()}
+
+    return Mechanism.kinds[record.kind](**settings)
+
+
+def _read_setting(value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "mechanism" in value:
+        return _made(_Mechanism.model_validate(value["mechanism"]), where)
+
+    return law_called(str(value["law"]), where)
 
 
 def _load_weights(mechanisms: Mapping[str, Mechanism], tensors: Mapping[str, Tensor], where: str) -> None:

@@ -15,7 +15,7 @@ __all__ = [
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -26,6 +26,7 @@ from torch import Tensor
 from deepbc._checks import pick
 from deepbc.frames import frame
 from deepbc.graph import CausalGraph
+from deepbc.levels import Levels
 from deepbc.plots import Drawing, plot_counterfactual, plot_fit, plot_samples
 from deepbc.world import World
 
@@ -102,7 +103,8 @@ class Counterfactual:
 
     Args:
         graph: The causal graph.
-        values: Counterfactual values :math:`x^*` by variable, in the data's own units, with shape `(*batch, *shape)`.
+        values: Counterfactual values :math:`x^*` by variable, in the data's own units, with shape `(*batch, *shape)`;
+            labels of text as an array of objects.
         noise: Counterfactual noise :math:`u^*` by variable.
         factual: The factual world.
         antecedent: What was asked for, by variable: values, or an interval.
@@ -120,7 +122,7 @@ class Counterfactual:
     """
 
     graph: CausalGraph
-    values: Mapping[str, Tensor]
+    values: Mapping[str, Any]
     noise: Mapping[str, Tensor]
     factual: World
     antecedent: Mapping[str, Any]
@@ -145,12 +147,16 @@ class Counterfactual:
         variable has the name of one of the other columns, that column gets the prefix `answer`.
         """
         columns: dict[str, Any] = dict(self.values)
+        kinds = dict(self.factual.kinds)
         for name, column in self._evidence().items():
+            kind = self.factual.kinds.get(name.removeprefix("factual ")) if name.startswith("factual ") else None
             while name in columns:
                 name = f"answer {name}"
             columns[name] = column
+            kinds |= {name: kind} if kind else {}
+        names = ("sample", "row") if self.diagnostics and len(self.batch) == 2 else None
 
-        return frame(columns, self.batch, ("sample", "row") if self.diagnostics and len(self.batch) == 2 else None)
+        return frame(columns, self.batch, names, kinds)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
@@ -162,36 +168,36 @@ class Counterfactual:
             path: The file to write, if any.
         """
         queries = self.batch[1:] if self.diagnostics else self.batch
-        rows = queries.numel()
-        before = {name: _flat(each, rows, tuple(each.shape[len(queries) :])) for name, each in self._before()}
+        rows, samples = queries.numel(), self.batch[: len(self.batch) - len(queries)]
+        before = {name: _flat(each, rows, tuple(each.shape[len(queries) :])) for name, each in self._numbers("before")}
         caption = f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}"
-        if self.diagnostics:
-            after = {name: each.reshape(self.batch[0], *before[name].shape) for name, each in self._after()}
-            return plot_samples(before, after, tuple(self.antecedent), f"{self.batch[0]:,} samples, {caption}", path)
-
-        after = {name: each.reshape(before[name].shape) for name, each in self._after()}
         drawing = Drawing(
             graph=self.graph,
             before=before,
-            after=after,
-            moved={name: each.reshape(rows) for name, each in self.moved.items()},
+            after={name: each.reshape(*samples, *before[name].shape) for name, each in self._numbers("after")},
+            labels={name: [str(item) for item in each.items] for name, each in self._levels().items()},
+            moved={name: each.reshape(*samples, rows) for name, each in self.moved.items()},
             asked=tuple(self.antecedent),
-            held=torch.from_numpy(np.asarray(self._statuses().reshape(rows) == CONVERGED, dtype=bool)),
-            caption=caption,
+            held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == CONVERGED, dtype=bool)),
+            caption=f"{self.batch[0]:,} samples, {caption}" if self.diagnostics else caption,
         )
 
-        return plot_counterfactual(drawing, path)
+        return plot_samples(drawing, path) if self.diagnostics else plot_counterfactual(drawing, path)
 
-    def _before(self) -> Iterable[tuple[str, Tensor]]:
-        return self.factual.values.items()
+    def _levels(self) -> dict[str, Levels]:
+        return {name: kind.levels for name, kind in self.factual.kinds.items() if kind.levels}
 
-    def _after(self) -> Iterable[tuple[str, Tensor]]:
-        return self.values.items()
+    def _numbers(self, when: str) -> Iterator[tuple[str, Tensor]]:
+        """The values before or after, labels as codes."""
+        levels = self._levels()
+        for name, each in (self.factual.values if when == "before" else self.values).items():
+            yield name, levels[name].codes(each, name) if name in levels else each
 
     def _evidence(self) -> dict[str, Any]:
         # Each sample has the factual values of its row.
         columns: dict[str, Any] = {
-            f"factual {name}": each.expand_as(self.values[name]) for name, each in self._before()
+            f"factual {name}": np.broadcast_to(np.asarray(each), tuple(self.values[name].shape))
+            for name, each in self.factual.values.items()
         }
         columns |= {f"moved {name}": column for name, column in self.moved.items()}
         columns |= {"distance": self.distance, "error": self.error, "farthest": self.farthest}
@@ -241,7 +247,7 @@ class VariableFit:
 
     Args:
         name: The variable.
-        type: What it is: real, bounded or vector.
+        type: What it is: real, bounded, integer, category, ordered, vector or image.
         mechanism: The kind of its mechanism.
         nll: The mean held-out negative log-likelihood, in nats and the data's own units.
         rows: The number of held-out rows.

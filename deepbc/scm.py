@@ -29,15 +29,17 @@ from deepbc._checks import (
     check_type,
     pick,
 )
-from deepbc.data import read
+from deepbc.data import columns_in, read
 from deepbc.errors import NotFittedError
 from deepbc.fitting import Plan, fit_mechanisms, read_rows
 from deepbc.graph import CausalGraph
-from deepbc.mechanisms import Flow, Mechanism
+from deepbc.kinds import find_kinds, read_types, suited
+from deepbc.levels import Label, Levels
+from deepbc.mechanisms import Discrete, Flow, Mechanism
 from deepbc.results import FitReport
 from deepbc.seeds import generator
 from deepbc.training import Training
-from deepbc.variables import OPEN, Family, Variable, common_batch, flatten, read_bounds, unflatten
+from deepbc.variables import OPEN, Family, Kind, Variable, common_batch, flatten, read_bounds, unflatten
 from deepbc.world import World
 
 KIND = "model"
@@ -48,9 +50,13 @@ class SCM:
 
     Args:
         graph: The causal graph.
-        mechanisms: Mechanisms by variable, of which the settings are taken; a variable that is not named gets a `Flow`.
+        mechanisms: Mechanisms by variable, of which the settings are taken; a variable that is not named gets one by
+            its type: a `Flow`, `Integer` or `Categorical`.
         bounds: Bounds by variable, `(lower, upper)`, None for an open side. No learned law ever leaves them; a given
             law that does is an error.
+        types: Types by variable: `"real"`, `"integer"`, `"category"`, or the ordered levels of one, lowest first. One
+            that is not named shows in the data: text, truth values and columns of two values are categories, and
+            columns of integers whole numbers.
 
     `report` has what the last fit of each variable said; it is saved with the model.
 
@@ -65,6 +71,7 @@ class SCM:
     mechanisms: Mapping[str, Mechanism]
     variables: Mapping[str, Variable]
     bounds: Mapping[str, tuple[float, float]]
+    types: Mapping[str, str | tuple[Label, ...]]
     report: FitReport
     device: torch.device
     dtype: torch.dtype
@@ -75,6 +82,7 @@ class SCM:
         mechanisms: Mapping[str, Mechanism] | None = None,
         *,
         bounds: Mapping[str, Sequence[float | None]] | None = None,
+        types: Mapping[str, str | Sequence[Label]] | None = None,
     ) -> None:
         check_graph(graph, CausalGraph)
         mechanisms, bounds = mechanisms or {}, bounds or {}
@@ -85,7 +93,10 @@ class SCM:
 
         self.graph = graph
         self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
+        self.types = read_types(types or {}, tuple(graph))
         self.mechanisms = {name: _settings_of(mechanisms[name]) if name in mechanisms else Flow() for name in graph}
+        # The others get the default mechanism of their type at each fit.
+        self._chosen = frozenset(mechanisms)
         self.variables = {}
         self.report = FitReport(())
         self.device, self.dtype = torch.device("cpu"), torch.float64
@@ -123,10 +134,13 @@ class SCM:
         names = self.names(only, "only")
         plan = Plan(seed, self._training(training), checkpoint, progress)
         known = {} if only is None else self.variables
-        variables, columns = read_rows(data, self.graph, self.mechanisms, self.bounds, known, names)
+        kinds = self._kinds(data, known)
+        laws = {name: self._suited(name, kinds.get(name, Kind())) for name in names}
+        laws = {**self.mechanisms, **laws}
+        variables, columns = read_rows(data, self.graph, laws, self.bounds, known, names, kinds)
         rows = {name: self._laid(variables[name], column) for name, column in columns.items()}
         families = {name: self._family(name, variables) for name in names}
-        chosen = {name: self.mechanisms[name] for name in names}
+        chosen = {name: laws[name] for name in names}
         empty = self._place(next(iter(columns.values()))[:, :0])
 
         fitted, report = fit_mechanisms(chosen, families, rows, empty, plan)
@@ -139,6 +153,22 @@ class SCM:
                 self.mechanisms[name] = self._bind(name)
 
         return report
+
+    def _kinds(self, data: Any, known: Mapping[str, Variable]) -> dict[str, Kind]:
+        """What the values of each variable are: as before where it is known, or as declared, chosen or seen."""
+        columns = {name: column for name, column in columns_in(data, "data").items() if name in self.graph}
+        seen = {
+            name: column
+            for name, column in columns.items()
+            if name not in known and not self.mechanisms[name].precision and not self.mechanisms[name].given
+        }
+        chosen = {name: self.mechanisms[name] for name in self._chosen}
+        before = {name: Kind(each.levels, each.whole) for name, each in known.items()}
+
+        return {**find_kinds(seen, self.types, chosen, self.bounds), **before}
+
+    def _suited(self, name: str, kind: Kind) -> Mechanism:
+        return suited(kind, self.mechanisms[name] if name in self._chosen else None, f"Variable {name!r}")
 
     @torch.no_grad()
     def complete(self, values: Any = None, noise: Any = None) -> World:
@@ -206,6 +236,7 @@ class SCM:
         other = copy.copy(self)
         other.report = FitReport(tuple(each for each in self.report if each.name != name))
         other.mechanisms = {**self.mechanisms, name: mechanism}
+        other._chosen = self._chosen | {name}
         if not self.variables or mechanism.given:
             other.mechanisms[name] = _settings_of(mechanism)
         elif mechanism.family is not None:
@@ -240,6 +271,19 @@ class SCM:
 
         return other if images else self
 
+    def softened(self, names: Collection[str], *, hard: bool = False) -> "SCM":
+        """The model with smooth stand-ins for the laws of these discrete variables, for a search through them.
+
+        Args:
+            names: The variables.
+            hard: Whether their values stay as they are, and only derivatives are those of the stand-ins.
+        """
+        other = copy.copy(self)
+        laws = {name: law for name, law in self.mechanisms.items() if isinstance(law, Discrete) and name in names}
+        other.mechanisms = {**self.mechanisms, **{name: law.softened(hard=hard) for name, law in laws.items()}}
+
+        return other
+
     def rounding(self, names: Collection[str]) -> float:
         """The least step of numbers next to 1 in the laws of these variables."""
         return max(torch.finfo(self.mechanisms[name].precision or self.dtype).eps for name in names)
@@ -262,6 +306,7 @@ class SCM:
         graph, variables, mechanisms, report = rebuild(*read_folder(folder, KIND), where=str(folder))
         scm = cls(graph)
         scm.variables, scm.mechanisms, scm.report = variables, mechanisms, report
+        scm._chosen = frozenset(mechanisms)
         scm.bounds = {name: (each.lower, each.upper) for name, each in variables.items() if each.bounded}
 
         return scm
@@ -274,6 +319,7 @@ class SCM:
         names: Collection[str] | None = None,
         reduced: Mapping[str, Tensor] | None = None,
         volumes: dict[str, Tensor] | None = None,
+        rest: Mapping[str, Tensor] | None = None,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         r"""Walks the graph once and fills in what is missing; the pass that everything else is made of.
 
@@ -284,11 +330,12 @@ class SCM:
             reduced: What `Mechanism.reduce` made of some of the values, where a pass is made again and again.
             volumes: Takes up the log-volume of each abduction, `(*batch,)`, where one is given; that of a reduced value
                 but for a part that the parents do not change.
+            rest: Noise by variable. Where many noises lead to a value, the nearest to that one is taken.
 
         Returns:
             Values and noise of every variable that was walked.
         """
-        names, reduced = self.graph if names is None else names, reduced or {}
+        names, reduced, rest = self.graph if names is None else names, reduced or {}, rest or {}
         batch = common_batch({**noise, **values})
         empty = torch.empty(*batch, 0, device=self.device, dtype=self.dtype)
         x: dict[str, Tensor] = {}
@@ -303,7 +350,9 @@ class SCM:
             elif name in values:
                 x[name] = values[name].expand(*batch, -1)
                 parents = self._joined(name, x, empty)
-                if name not in reduced and volumes is None:
+                if mechanism.discrete and name in rest:
+                    u[name] = mechanism.nearest(x[name], parents, rest[name].expand(*batch, -1))
+                elif name not in reduced and volumes is None:
                     u[name] = mechanism.abduct(x[name], parents)
                 elif volumes is None:
                     u[name] = mechanism.abduct_reduced(reduced[name], parents)
@@ -325,7 +374,7 @@ class SCM:
     def read_values(self, data: Any) -> dict[str, Tensor]:
         """Reads and checks values by variable, as rows of shape `(*batch, value)` on the model's device."""
         self._check_fitted()
-        columns = read({} if data is None else data, "values", tuple(self.graph), self._images)
+        columns = read({} if data is None else data, "values", tuple(self.graph), self._images, self.levels)
         check_names(columns, tuple(self.graph), "values", optional=tuple(self.graph))
 
         rows = {name: self.variables[name].rows(columns[name], f"Variable {name!r}") for name in columns}
@@ -349,7 +398,9 @@ class SCM:
         values = {name: self.show(name, x[name]) for name in self.graph}
         noise = {name: self._show(u[name], self._noise_shape(name)) for name in self.graph}
 
-        return World(values, noise, common_batch(x))
+        kinds = {name: Kind(each.levels, each.whole) for name, each in self.variables.items() if each.discrete}
+
+        return World(values, noise, common_batch(x), kinds)
 
     def _complete_checked(
         self, values: Any, noise: Any, *, abduct: bool = True
@@ -406,6 +457,11 @@ class SCM:
         return variable.inside(self._place(rows))
 
     @property
+    def levels(self) -> dict[str, Levels]:
+        """The levels of each variable that is a category."""
+        return {name: each.levels for name, each in self.variables.items() if each.levels}
+
+    @property
     def _images(self) -> tuple[str, ...]:
         """The variables whose mechanisms have a precision of their own."""
         return tuple(name for name, mechanism in self.mechanisms.items() if mechanism.precision)
@@ -416,8 +472,15 @@ class SCM:
 
         return sd.expand(self.variables[name].dim)
 
-    def show(self, name: str, rows: Tensor) -> Tensor:
-        """Brings values of a variable, as rows, to the shape in which people see them."""
+    def show(self, name: str, rows: Tensor) -> Any:
+        """Brings values of a variable, as rows, to the shape in which people see them; those of a category as labels.
+
+        Labels of text come as an array of objects, all else as a tensor.
+        """
+        levels = self.variables[name].levels
+        if levels:
+            return levels.labels(levels.of_rows(rows.detach().nan_to_num()))
+
         return self._show(rows, self.variables[name].shape, self.mechanisms[name].precision)
 
     def _show(self, rows: Tensor, shape: tuple[int, ...], precision: torch.dtype | None = None) -> Tensor:

@@ -1,6 +1,6 @@
-"""What is modelled: a variable with its shape, bounds and spread, and a variable together with its parents."""
+"""What is modelled: a variable with its type, bounds and spread, and a variable together with its parents."""
 
-__all__ = ["OPEN", "Family", "Variable", "common_batch", "flatten", "interior", "read_bounds", "unflatten"]
+__all__ = ["OPEN", "Family", "Kind", "Variable", "common_batch", "flatten", "interior", "read_bounds", "unflatten"]
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,19 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deepbc._checks import NUMBERS, check_batches, check_bounds, check_finite, check_inside, check_shape, check_spread
+from deepbc._checks import (
+    NUMBERS,
+    check_batches,
+    check_bounds,
+    check_finite,
+    check_inside,
+    check_shape,
+    check_spread,
+    check_unbounded,
+    check_whole_numbers,
+)
 from deepbc.errors import SettingError
+from deepbc.levels import Levels
 
 OPEN = (-math.inf, math.inf)
 # So many rows of images are read at a time.
@@ -28,7 +39,9 @@ class Variable:
         lower: The lower bound, minus infinity where there is none.
         upper: The upper bound, infinity where there is none.
         sd: The standard deviation of each component in the data of the fit, or one of all (images); 1 where no data was
-            seen or it is constant.
+            seen or it is constant, and for the indicators of a category.
+        levels: The levels of a category; None for numbers.
+        whole: Whether its values are whole numbers, which may attain their bounds.
     """
 
     name: str
@@ -36,25 +49,34 @@ class Variable:
     lower: float = -math.inf
     upper: float = math.inf
     sd: tuple[float, ...] = ()
+    levels: Levels | None = None
+    whole: bool = False
 
     def __post_init__(self) -> None:
-        check_bounds(self.lower, self.upper, f"Variable {self.name!r}")
-        check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, f"Variable {self.name!r}")
+        where = f"Variable {self.name!r}"
+        check_bounds(self.lower, self.upper, where)
+        check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, where)
+        if self.levels is not None:
+            check_unbounded(self.bounded, where)
 
     @classmethod
-    def seen(cls, name: str, column: Tensor, bounds: tuple[float, float]) -> Self:
+    def seen(cls, name: str, column: Tensor, bounds: tuple[float, float], kind: "Kind | None" = None) -> Self:
         r"""Creates the variable that a column of data shows.
 
         Args:
             name: The name.
-            column: The data, with shape `(rows, *shape)`.
+            column: The data, with shape `(rows, *shape)`; codes for a category.
             bounds: The declared bounds, infinite where open.
+            kind: What its values are, where that is known.
         """
+        kind = kind or Kind()
         shape = tuple(column.shape[1:])
+        if kind.levels and not kind.levels.ordered:
+            return cls(name, shape, *bounds, levels=kind.levels)
         rows = flatten(column, shape, f"Variable {name!r}")
         sd = _spread_of_all(rows) if len(shape) > 1 else rows.std(0, correction=0)
 
-        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()))
+        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()), kind.levels, kind.whole)
 
     @classmethod
     def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:
@@ -63,12 +85,31 @@ class Variable:
 
     @property
     def dim(self) -> int:
-        """The number of components of a value."""
-        return math.prod(self.shape)
+        """The number of components of a value as laws see it."""
+        return self.levels.dim if self.levels else math.prod(self.shape)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether its values are a category's or whole numbers."""
+        return self.levels is not None or self.whole
+
+    @property
+    def sorted(self) -> bool:
+        """Whether one of two values is the larger one."""
+        return not self.shape and (self.levels is None or self.levels.ordered)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The open interval in which a law moves; half a unit wider than the bounds of whole numbers."""
+        return (self.lower - 0.5, self.upper + 0.5) if self.whole else (self.lower, self.upper)
 
     @property
     def kind(self) -> str:
-        """The type: image, vector, bounded or real."""
+        """The type: image, vector, category, ordered, integer, bounded or real."""
+        if self.levels is not None:
+            return "ordered" if self.levels.ordered else "category"
+        if self.whole:
+            return "integer"
         if len(self.shape) > 1:
             return "image"
         if self.shape:
@@ -84,19 +125,48 @@ class Variable:
         r"""Checks values and brings them to the shape `(*batch, dim)` that mechanisms work on.
 
         Args:
-            column: Values :math:`x`, with shape `(*batch, *shape)`.
+            column: Values :math:`x`, with shape `(*batch, *shape)`; codes for a category.
             where: What the values are, for an error.
         """
-        rows = flatten(column, self.shape, where)
+        rows = self.encode(column, where)
         check_finite(rows, where)
         if self.bounded:
-            check_inside(rows, self.lower, self.upper, where, attained=len(self.shape) > 1)
+            check_inside(rows, self.lower, self.upper, where, attained=self.whole or len(self.shape) > 1)
 
         return rows
 
+    def encode(self, column: Tensor, where: str) -> Tensor:
+        """Brings values to the shape `(*batch, dim)`, whatever their bounds."""
+        if self.levels:
+            return self.levels.rows(column)
+
+        rows = flatten(column, self.shape, where)
+        if self.whole:
+            check_whole_numbers(rows, where)
+
+        return rows
+
+    def harden(self, rows: Tensor) -> Tensor:
+        """The class or whole number that values of a smooth stand-in are nearest to, with their shape."""
+        if self.whole:
+            return rows.round().clamp(self.lower, self.upper)
+
+        return self.levels.harden(rows) if self.levels else rows
+
     def inside(self, rows: Tensor) -> Tensor:
         """Moves values that rounding to another precision put on a bound to the last number inside."""
-        return rows.clamp(*interior(self.lower, self.upper, rows.dtype)) if self.bounded else rows
+        if not self.bounded or self.whole:
+            return rows
+
+        return rows.clamp(*interior(self.lower, self.upper, rows.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the values of a variable are: those of a category, whole numbers, or else any numbers."""
+
+    levels: Levels | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +182,14 @@ class Family:
         return sum(parent.dim for parent in self.parents)
 
     def fits(self, other: Self) -> bool:
-        """Whether a mechanism of that family can take the place of one of this: same names, shapes and bounds."""
+        """Whether a mechanism of that family can take the place of one of this: same names, types and bounds."""
         bounds = [(family.child.lower, family.child.upper) for family in (self, other)]
-        shapes = [[(each.name, each.shape) for each in (*family.parents, family.child)] for family in (self, other)]
+        types = [
+            [(each.name, each.shape, each.levels, each.whole) for each in (*family.parents, family.child)]
+            for family in (self, other)
+        ]
 
-        return shapes[0] == shapes[1] and bounds[0] == bounds[1]
+        return types[0] == types[1] and bounds[0] == bounds[1]
 
     def join(self, rows: Mapping[str, Tensor], empty: Tensor) -> Tensor:
         """Joins the rows of the parents, with shape `(*batch, parents)`; `empty` has shape `(*batch, 0)`."""
@@ -124,7 +197,7 @@ class Family:
 
     def __str__(self) -> str:
         bounds = f" in ({self.child.lower:g}, {self.child.upper:g})" if self.child.bounded else ""
-        shapes = [f"{each.name!r} {each.shape}" for each in (*self.parents, self.child)]
+        shapes = [f"{each.name!r} {each.kind if each.discrete else each.shape}" for each in (*self.parents, self.child)]
         return f"{', '.join(shapes[:-1])} -> {shapes[-1]}{bounds}"
 
     def split(self, parents: Tensor) -> dict[str, Tensor]:

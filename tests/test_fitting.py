@@ -451,7 +451,7 @@ def test_variable_that_varies_only_in_held_out_rows_is_named():
     rare = np.zeros(100)
     rare[int(torch.randperm(100, generator=generator(0, "split"))[0])] = 1.0  # the first row is held out
     with pytest.raises(bc.FitError, match="'rare': in the rows to learn from, it is constant"):
-        bc.SCM(bc.CausalGraph({"rare": []})).fit({"rare": rare})
+        bc.SCM(bc.CausalGraph({"rare": []}), {"rare": bc.Flow()}).fit({"rare": rare})
 
 
 def test_linear_law_of_a_rare_value_is_that_of_all_rows():

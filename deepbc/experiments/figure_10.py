@@ -95,7 +95,9 @@ def _quantiles(scm: SCM, point: Mapping[str, Tensor], value: float, count: int) 
     below = (log_density - log_density.max()).exp().cumsum(0)
     levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
 
-    return world.values["thickness"][torch.searchsorted(below / below[-1], levels)]
+    found: Tensor = world.values["thickness"][torch.searchsorted(below / below[-1], levels)]
+
+    return found
 
 
 def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:

@@ -1,11 +1,25 @@
 """Causal laws: learned from data, or given."""
 
-__all__ = ["Additive", "ConvVAE", "Equation", "Flow", "Linear", "Mechanism", "Predictor"]
+__all__ = [
+    "Additive",
+    "Categorical",
+    "ConvVAE",
+    "Discrete",
+    "Equation",
+    "Flow",
+    "Integer",
+    "Linear",
+    "Mechanism",
+    "Predictor",
+]
 
 from deepbc.mechanisms.additive import Additive
 from deepbc.mechanisms.base import Mechanism
+from deepbc.mechanisms.categorical import Categorical
+from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.equation import Equation
 from deepbc.mechanisms.flow import Flow
+from deepbc.mechanisms.integer import Integer
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.predictor import Predictor
 from deepbc.mechanisms.vae import ConvVAE

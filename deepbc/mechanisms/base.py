@@ -7,7 +7,7 @@ The noise is standard normal, so with the log-volume of the inverse the density 
 A variable without parents has parents of dimension zero; it is no special case.
 """
 
-__all__ = ["Mechanism", "Outcome"]
+__all__ = ["Mechanism", "Outcome", "gain_of"]
 
 import math
 from abc import abstractmethod
@@ -20,10 +20,9 @@ from torch import Generator, Tensor
 
 from deepbc._checks import check_axes
 from deepbc.errors import NotFittedError, SettingError
+from deepbc.normal import LOG_SQRT_2PI
 from deepbc.training import Learner, Rows, Train, Training
 from deepbc.variables import Family
-
-LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,13 @@ class Outcome:
 
     held_out: Tensor
     notes: tuple[str, ...] = field(default=())
+
+
+def gain_of(before: Tensor, after: Tensor) -> tuple[float, float]:
+    """The mean fall of the losses of rows, which have shape `(rows,)`, and its standard error."""
+    gain = before - after
+
+    return gain.mean().item(), gain.std().item() / math.sqrt(len(gain))
 
 
 class Mechanism(Learner):
@@ -50,6 +56,8 @@ class Mechanism(Learner):
 
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
     exact: ClassVar[bool] = True
+    # Whether many noises lead to the same value: a class, a whole number.
+    discrete: ClassVar[bool] = False
     default_training: ClassVar[Training] = Training()
     # The type of its weights and values where that is not the model's own: networks of images need no more digits.
     precision: ClassVar[torch.dtype | None] = None
@@ -167,6 +175,32 @@ class Mechanism(Learner):
         x, parents = self._aligned(x, self.value_dim, parents, "values")
 
         return self._in_chunks(self._abduct, x, parents)
+
+    def nearest(self, x: Tensor, parents: Tensor, u: Tensor) -> Tensor:
+        r"""Computes, of all noises that lead to a value, the one nearest to a given noise.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+            u: Noise :math:`u`, with shape `(*batch, noise)`.
+
+        Returns:
+            Noise, with shape `(*batch, noise)`; where one noise alone leads there, it is that of `abduct`.
+        """
+        return self.abduct(x, parents)
+
+    def draw(self, x: Tensor, parents: Tensor, chance: Tensor) -> Tensor:
+        r"""Draws one of the noises that lead to a value, as likely as they are.
+
+        Args:
+            x: Values :math:`x`, with shape `(*batch, value)`.
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+            chance: Uniform random numbers, with shape `(*batch, noise)`.
+
+        Returns:
+            Noise, with shape `(*batch, noise)`; where one noise alone leads there, it is that of `abduct`.
+        """
+        return self.abduct(x, parents)
 
     def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
         r"""Counts the components of values :math:`f(x_{pa}, u)` visibly cut to their range, with shape `(*batch,)`.

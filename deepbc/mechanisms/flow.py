@@ -28,7 +28,7 @@ from zuko.transforms import MonotonicRQSTransform
 
 from deepbc._checks import check_count, check_layers, check_units
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.base import Mechanism, Outcome, gain_of
 from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.outer import Inputs, Outer
 from deepbc.mechanisms.regression import least_squares
@@ -182,7 +182,7 @@ class Flow(Mechanism):
         self.corrected.fill_(True)
         corrected = train(self, "correction")
 
-        gain, error = _gain(backbone, corrected)
+        gain, error = gain_of(backbone, corrected)
         pays = gain > max(LEAST_GAIN, error)
         note = f"correction {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
         if not pays:
@@ -219,7 +219,7 @@ class Flow(Mechanism):
         trained = self._state()
         self.load_state_dict(gaussian)
         held_out = self.loss(rows.held_x, rows.held_parents)
-        gain, error = _gain(held_out, outcome.held_out)
+        gain, error = gain_of(held_out, outcome.held_out)
         if gain >= -max(LEAST_GAIN, error):
             self.load_state_dict(trained)
             return outcome
@@ -245,13 +245,6 @@ def _noise(z: Tensor, context: Tensor, layers: "Sequence[_Layer]") -> Tensor:
         z = layer.only_inward(z, context)
 
     return z
-
-
-def _gain(before: Tensor, after: Tensor) -> tuple[float, float]:
-    """The mean fall of the losses of rows, and its standard error."""
-    gain = before - after
-
-    return gain.mean().item(), gain.std().item() / math.sqrt(len(gain))
 
 
 class _Layer(nn.Module, ABC):

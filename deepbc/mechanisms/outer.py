@@ -54,7 +54,7 @@ class Outer(nn.Module):
 
     def __init__(self, variable: Variable) -> None:
         super().__init__()
-        self.lower, self.upper, self.bounded = variable.lower, variable.upper, variable.bounded
+        (self.lower, self.upper), self.bounded = variable.support, variable.bounded
         self.scaling = Scaling(variable.dim)
 
     def see(self, x: Tensor) -> None:

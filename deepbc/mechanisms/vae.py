@@ -32,8 +32,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from deepbc._checks import CHANNELS, check_between, check_choice, check_count, check_image_shape, check_type
-from deepbc.mechanisms.base import LOG_SQRT_2PI, Mechanism, Outcome
+from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.nn.conv import Drawer, Network, PaperDrawer, PaperReader, Reader, start
+from deepbc.normal import LOG_SQRT_2PI
 from deepbc.seeds import generator
 from deepbc.training import Learner, Rows, Train, Training
 from deepbc.variables import Family

@@ -57,8 +57,9 @@ class Drawing:
 
     Args:
         graph: The causal graph.
-        before: Factual values by variable, with shape `(rows, components)`, or that of images.
+        before: Factual values by variable, with shape `(rows, components)`, or that of images; codes for labels.
         after: Counterfactual values.
+        labels: The labels of each variable that has any, in the order of their codes.
         moved: What each noise carried, with shape `(rows,)`.
         asked: The variables that were asked about.
         held: Which rows hold what was asked, with shape `(rows,)`.
@@ -68,6 +69,7 @@ class Drawing:
     graph: CausalGraph
     before: Mapping[str, Tensor]
     after: Mapping[str, Tensor]
+    labels: Mapping[str, Sequence[str]]
     moved: Mapping[str, Tensor]
     asked: Collection[str]
     held: Tensor
@@ -103,27 +105,23 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
     return written(figure, path)
 
 
-def plot_samples(
-    before: Mapping[str, Tensor], after: Mapping[str, Tensor], asked: Collection[str], caption: str, path: Path | None
-) -> "Figure":
+def plot_samples(drawing: Drawing, path: Path | None) -> "Figure":
     """Draws the marginals of samples: a histogram of a single row, a box of each of the first few rows, some images.
 
     Args:
-        before: Factual values by variable, with shape `(rows, components)`, or that of images.
-        after: Samples, with shape `(samples, rows, components)`, or that of images.
-        asked: The variables that were asked about.
-        caption: What stands above it all.
+        drawing: What to show; what is after has a leading axis of samples.
         path: The file to write, if any.
     """
+    before, after = drawing.before, drawing.after
     names = tuple(after)
     columns = min(len(names), MOST_COLUMNS)
     bands = math.ceil(len(names) / MOST_COLUMNS)
     figure = new_figure(max(4.4, 2.4 * columns), 2.4 * bands + 0.3)
-    figure.suptitle(caption, fontsize=9)
+    figure.suptitle(drawing.caption, fontsize=9)
 
     for i, name in enumerate(names):
         axes = figure.add_subplot(bands, columns, i + 1)
-        entitle(axes, f"{short(name)} *" if name in asked else short(name))
+        entitle(axes, f"{short(name)} *" if name in drawing.asked else short(name))
         axes.tick_params(labelsize=8)
         if before[name].ndim > 2:
             tiles = torch.cat([before[name].unsqueeze(0), after[name][:MOST_SAMPLES]])
@@ -131,7 +129,9 @@ def plot_samples(
             continue
         # A component of a row is a distribution of its own.
         points, drawn = before[name].flatten()[:MOST_BOXES], after[name].flatten(1)[:, :MOST_BOXES]
-        if len(points) == 1:
+        if name in drawing.labels:
+            _draw_shares(axes, points, drawn, drawing.labels[name])
+        elif len(points) == 1:
             _draw_histogram(axes, points[0].item(), drawn[:, 0])
         elif len(points):
             _draw_boxes(axes, points, drawn)
@@ -165,6 +165,27 @@ def _draw_boxes(axes: "Axes", points: Tensor, drawn: Tensor) -> None:
     axes.set_xlabel(f"first {len(points)} rows, and the factual value (red)", fontsize=7)
 
 
+def _draw_shares(axes: "Axes", points: Tensor, drawn: Tensor, labels: Sequence[str]) -> None:
+    """Draws the share of each label: of one row as bars, of several as dots of that size."""
+    codes = range(len(labels))
+    shares = torch.stack([(drawn == code).double().mean(0) for code in codes])
+    axes.set_yticks(codes, list(map(short, labels)), fontsize=8, parse_math=False)
+    axes.set_ylim(-0.6, len(labels) - 0.4)
+    if len(points) == 1:
+        axes.barh(codes, shares[:, 0], 0.6, color=GREEN, alpha=0.6)
+        axes.plot([0.0], points, "o", color=RED, ms=5, clip_on=False)
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("share of the samples, and the factual label (red)", fontsize=7)
+        return
+
+    rows = torch.arange(len(points)).expand_as(shares)
+    heights = torch.arange(len(labels)).unsqueeze(-1).expand_as(shares)
+    axes.scatter(rows.flatten(), heights.flatten(), s=90 * shares.flatten(), color=GREEN, alpha=0.6, lw=0)
+    axes.plot(range(len(points)), points, "o", color=RED, ms=3)
+    axes.set_xticks([])
+    axes.set_xlabel(f"first {len(points)} rows, and the factual label (red)", fontsize=7)
+
+
 def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
     """Draws the first rows of one variable, each component a line; a row that does not hold has crosses."""
     if drawing.after[name].ndim > 2:
@@ -176,6 +197,12 @@ def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
     rows = max(1, MOST_LINES // max(1, components))
     pairs = torch.stack([drawing.before[name][:rows], drawing.after[name][:rows]])
     faint = max(0.2, 1 / math.sqrt(max(1, pairs[0].numel())))
+    if name in drawing.labels:
+        # Rows of one label lie apart, in the order of the rows.
+        pairs = pairs + torch.linspace(-0.2, 0.2, pairs.shape[1]).unsqueeze(-1) * (pairs.shape[1] > 1)
+        labels = drawing.labels[name]
+        axes.set_yticks(range(len(labels)), list(map(short, labels)), parse_math=False)
+        axes.set_ylim(-0.5, len(labels) - 0.5)
 
     for held, mark in ((True, "o"), (False, "x")):
         lines = pairs[:, drawing.held[:rows] == held].reshape(2, -1).numpy()

@@ -46,6 +46,7 @@ def answer(
     distance: Distance,
     endings: Endings,
     diagnostics: Diagnostics | None = None,
+    drawn: Rows | None = None,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
@@ -56,12 +57,14 @@ def answer(
         distance: How far two noises are apart.
         endings: How each row ended; one that misses, in any sample, is never a success.
         diagnostics: What a sampler says of each row.
+        drawn: Factual noise that was drawn with each sample, with shape `(samples, rows, dim)`.
     """
     samples = torch.Size([len(next(iter(counterfactual[0].values())))]) if diagnostics else torch.Size()
     batch = samples + question.batch
     x, u = ({name: rows.flatten(0, -2) for name, rows in part.items()} for part in counterfactual)
     many = samples.numel()
     rest = {name: rows.repeat(many, 1) for name, rows in question.u.items()}
+    rest |= {name: rows.flatten(0, -2) for name, rows in (drawn or {}).items()}
     moved = {name: distance.moved(name, u[name], rest[name]) for name in scm.graph}
     error, met = _error(scm, {name: each.repeat(many) for name, each in question.asked.items()}, u, endings.reach)
     holds = (met & _possible(scm, x, u)).reshape(many, -1).all(0)
@@ -128,11 +131,12 @@ def _farthest(u_star: Rows, u: Rows) -> Tensor:
 
 def _shown(scm: SCM, name: str, asked: Asked, batch: torch.Size) -> Any:
     """The antecedent as people see it: a value a row, or an interval."""
-    ends = [scm.show(name, _unflat(end, batch)) for end in (asked.lower, asked.upper)]
-    if not asked.interval:
-        return ends[0]
+    ends = [
+        None if end.isinf().all() and len(end) else scm.show(name, _unflat(end, batch))
+        for end in (asked.lower, asked.upper)
+    ]
 
-    return Interval(*(None if end.isinf().all() else end for end in ends))
+    return Interval(*ends) if asked.interval else ends[0]
 
 
 def _world(scm: SCM, x: Rows, u: Rows, batch: torch.Size) -> World:

@@ -13,19 +13,20 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.
 """
 
-__all__ = ["Mode", "backtrack", "drawn_in", "find_mode", "read_checked", "unchanging"]
+__all__ = ["Mode", "backtrack", "drawn_in", "find_mode", "read_checked"]
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_type
+from deepbc._checks import check_classes, check_type
 from deepbc.distances import Distance, read_distance
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
+from deepbc.queries.classes import Found, Rows, moving_classes, search_classes, unchanging
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
 from deepbc.scm import SCM
@@ -34,8 +35,6 @@ from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
 from deepbc.variables import beside
 
 CHUNK = 65_536
-
-Rows = dict[str, Tensor]
 
 MISSED = not_converged(
     "A fresh prediction from the noise misses the antecedent; this is the best found, and `error` says by how much.",
@@ -108,33 +107,40 @@ class Mode:
 def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, scope: Sequence[str]) -> Mode:
     """Finds the most likely world of every row, a chunk at a time."""
     outside = _outside(scm, question.asked)
-    plan = _Plan.of(scm, solver, distance, scope, _aims(scm, question, outside.any(0)))
+    discrete = moving_classes(scm, question.asked, scope)
+    aims = _aims(scm, question, outside.any(0), lone=len(question.asked) == 1 and not discrete)
+    check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
     slices = [slice(start, start + CHUNK) for start in range(0, question.batch.numel(), CHUNK)] or [slice(0, 0)]
     parts = []
     with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
-        for part in slices:
-            parts.append(plan.solve(question, part))
+        for rows in slices:
+            part = {name: each.select(rows) for name, each in aims.items()}
+            parts.append(_solve(scm, question.select(rows), part, (solver, distance, scope), discrete))
             shown.advance()
 
-    whole = parts[0] if len(parts) == 1 else _Part.joined(parts)
+    whole = parts[0] if len(parts) == 1 else Found.joined(parts)
 
-    return Mode(whole.x, whole.u, _endings(plan, whole.trouble, outside))
+    return Mode(whole.x, whole.u, _endings(_Plan.of(scm, solver, distance, scope, aims), whole.trouble, outside))
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The counterfactual values and noise of a chunk of rows, and how each row ended."""
+def _solve(
+    scm: SCM,
+    question: Question,
+    aims: Mapping[str, Asked],
+    how: tuple[Solver, Distance, Sequence[str]],
+    discrete: Sequence[str],
+) -> Found:
+    """Solves a chunk of rows; where classes or whole numbers may change, for the best of them."""
+    if not discrete:
+        return _Plan.of(scm, *how, aims).solve(question)
 
-    x: Rows
-    u: Rows
-    trouble: Tensor
+    def solve(rows: Tensor, values: Rows, *, soft: bool) -> Found:
+        wanted = {name: each.select(rows) for name, each in aims.items() if name not in values}
+        wanted |= {name: Asked(each, each, False) for name, each in values.items()}
+        model = scm.softened(discrete) if soft else scm
+        return _Plan.of(model, *how, wanted).solve(question.select(rows))
 
-    @classmethod
-    def joined(cls, parts: Sequence["_Part"]) -> "_Part":
-        x = {name: torch.cat([part.x[name] for part in parts]) for name in parts[0].x}
-        u = {name: torch.cat([part.u[name] for part in parts]) for name in parts[0].u}
-
-        return cls(x, u, torch.cat([part.trouble for part in parts]))
+    return search_classes(scm, question, {name: aims.get(name) for name in discrete}, how[1], solve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +190,9 @@ class _Plan:
         """Whether any noise that takes part may move."""
         return any(name in self.scope for name in (*self.free, *self.pinned))
 
-    def solve(self, question: Question, rows: slice) -> _Part:
-        """Solves for a slice of the rows, and completes it."""
-        x, u = ({name: each[rows] for name, each in part.items()} for part in (question.x, question.u))
-        aims = {name: Asked(each.lower[rows], each.upper[rows], each.interval) for name, each in self.aims.items()}
+    def solve(self, question: Question) -> Found:
+        """Solves for all rows, and completes them."""
+        x, u, aims = dict(question.x), dict(question.u), self.aims
         problem = self._problem(x, u, aims)
         solution = self.solver.solve(problem)
         lost = ~solution.noises.isfinite().all(-1)
@@ -197,7 +202,7 @@ class _Plan:
         trouble = torch.where(holds, int(Trouble.NONE), trouble)
 
         with torch.no_grad():
-            return _Part(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
+            return Found(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
 
     def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
         scm, carriers = self.scm, (*self.free, *self.pinned)
@@ -212,7 +217,8 @@ class _Plan:
             held = {name: given[f"noise of {name}"] for name in self.names if f"noise of {name}" in given}
             values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
             reduced = {name: given[f"reduced {name}"] for name in self.pinned}
-            after, implied = scm.complete_rows(values, {**held, **noise}, names=self.names, reduced=reduced)
+            rest = {name: given[f"rest of {name}"] for name in self.pinned}
+            after, implied = scm.complete_rows(values, {**held, **noise}, names=self.names, reduced=reduced, rest=rest)
 
             return (
                 beside([implied[name] for name in self.pinned], v[:, :0]),
@@ -225,6 +231,7 @@ class _Plan:
             given |= {f"value of {name}": x[name] for name in self.fixed}
             given |= {f"value of {name}": aims[name].lower for name in self.pinned}
             given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
+            given |= {f"rest of {name}": u[name] for name in self.pinned}
 
         moving = {name: u[name][:, : scm.mechanisms[name].moving_dim] for name in carriers}
         rest = beside(list(moving.values()), empty)
@@ -268,8 +275,8 @@ class _Plan:
         return {name: torch.where(stays.unsqueeze(-1), x[name], after[name]) for name in after}, noise
 
 
-def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
-    """What is sought: intervals inside the bounds, drawn in; an interval that stands alone is its nearest value.
+def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:
+    """What is sought: intervals inside the bounds, drawn in; one that stands alone is its nearest value.
 
     A row that asks for what is outside the bounds stands still.
     """
@@ -278,7 +285,7 @@ def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
         x, aim = question.x[name], asked
         if asked.interval:
             aim = drawn_in(scm, name, asked)
-        if asked.interval and len(question.asked) == 1:
+        if asked.interval and lone:
             nearest = torch.where(asked.missed(x) == 0, x, x.clamp(aim.lower, aim.upper))
             aim = Asked(nearest, nearest, False)
         lower, upper = (torch.where(outside.unsqueeze(-1), x, end) for end in (aim.lower, aim.upper))
@@ -287,29 +294,22 @@ def _aims(scm: SCM, question: Question, outside: Tensor) -> dict[str, Asked]:
     return aims
 
 
-def unchanging(scm: SCM, names: Sequence[str], changing: Collection[str]) -> tuple[str, ...]:
-    """The variables that cannot change, because neither they nor any cause of theirs does; `names` are in order."""
-    fixed: list[str] = []
-    for name in names:
-        if name not in changing and all(parent in fixed for parent in scm.graph.parents(name)):
-            fixed.append(name)
-
-    return tuple(fixed)
-
-
 def drawn_in(scm: SCM, name: str, asked: Asked) -> Asked:
-    """The part of an interval inside the bounds of its variable, drawn in by a hair."""
+    """The part of an interval inside the bounds of its variable; that of numbers is drawn in by a hair."""
     variable = scm.variables[name]
-    inside = Asked(asked.lower.clamp(min=variable.lower), asked.upper.clamp(max=variable.upper), True)
+    lower, upper = (0.0, len(variable.levels) - 1.0) if variable.levels else (variable.lower, variable.upper)
+    inside = Asked(asked.lower.clamp(min=lower), asked.upper.clamp(max=upper), True)
 
-    return inside.drawn_in(scm.spread(name))
+    return inside if variable.discrete else inside.drawn_in(scm.spread(name))
 
 
 def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
     """Which variables of the antecedent, in order, are asked to leave their bounds, with shape `(asked, rows)`."""
+    supports = {name: scm.variables[name].support for name in asked}
+
     return torch.stack(
         [
-            ((each.upper <= scm.variables[name].lower) | (each.lower >= scm.variables[name].upper)).any(-1)
+            ((each.upper <= supports[name][0]) | (each.lower >= supports[name][1])).any(-1)
             for name, each in asked.items()
         ]
     )

@@ -60,7 +60,7 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     effects = scm.graph.descendants(*forced)
     values = {name: question.x[name] for name in scm.graph if name not in effects}
     noise = {name: question.u[name] for name in scm.graph if name not in forced}
-    after = scm.complete_rows({**values, **forced}, noise)
+    after = scm.complete_rows({**values, **forced}, noise, rest=question.u)
     reached = torch.zeros(question.batch.numel(), dtype=torch.long, device=scm.device)
 
     return answer(scm, question, after, read, Endings((CONVERGED, UNREACHED), reached))

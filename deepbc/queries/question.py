@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_finite, check_order, pick
+from deepbc._checks import check_batches, check_finite, check_order, check_sorted, pick
 from deepbc.data import read, read_column
 from deepbc.errors import DataError
 from deepbc.intervals import Interval
@@ -43,7 +43,7 @@ class Asked:
         """Repeats all rows so many times, one after the other."""
         return Asked(self.lower.repeat(count, 1), self.upper.repeat(count, 1), self.interval)
 
-    def select(self, rows: Tensor) -> "Asked":
+    def select(self, rows: Tensor | slice) -> "Asked":
         """Takes the given rows."""
         return Asked(self.lower[rows], self.upper[rows], self.interval)
 
@@ -76,6 +76,13 @@ class Question:
     asked: Mapping[str, Asked]
     batch: torch.Size
 
+    def select(self, rows: Tensor | slice) -> "Question":
+        """Takes the given rows."""
+        x, u = ({name: each[rows] for name, each in part.items()} for part in (self.x, self.u))
+        asked = {name: each.select(rows) for name, each in self.asked.items()}
+
+        return Question(x, u, asked, torch.Size([len(next(iter(x.values())))]))
+
 
 def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
     """Reads and checks a question.
@@ -83,7 +90,7 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
     An antecedent outside the bounds of its variable is no error here: the answer says that it cannot be reached.
     """
     x, u = scm.factual_rows(factual)
-    columns = antecedent if isinstance(antecedent, Mapping) else read(antecedent, "antecedent", tuple(scm.graph))
+    columns = antecedent if isinstance(antecedent, Mapping) else _columns(scm, antecedent)
     if not len(columns):
         raise DataError("antecedent: expected at least one variable, got none. Write for example {'x': 3.0}.")
 
@@ -103,26 +110,46 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
     )
 
 
+def _columns(scm: SCM, antecedent: Any) -> dict[str, Any]:
+    """The columns of a data frame, with vectors joined and labels as they were."""
+    levels = scm.levels
+    read_in = read(antecedent, "antecedent", tuple(scm.graph), levels=levels)
+
+    return {name: levels[name].labels(each) if name in levels else each for name, each in read_in.items()}
+
+
 def _read_one(scm: SCM, name: str, asked: Any) -> Asked:
     where = f"antecedent {name!r}"
+    variable = scm.variables[name]
     if not isinstance(asked, Interval):
-        value = _end(scm, name, asked, where)
+        value = variable.encode(_column(scm, name, asked, where), where).to(device=scm.device, dtype=scm.dtype)
         check_finite(value, where)
         return Asked(value, value, False)
 
-    if scm.variables[name].dim > 1:
-        raise DataError(f"{where}: {asked!r} asks for an interval of a vector. Ask for a value of each component.")
-
-    lower = _end(scm, name, -math.inf if asked.lower is None else asked.lower, where)
-    upper = _end(scm, name, math.inf if asked.upper is None else asked.upper, where)
-    for end, given in ((lower, asked.lower), (upper, asked.upper)):
-        if given is not None:
-            check_finite(end, where)
+    check_sorted(variable.sorted, variable.kind, asked, where)
+    lower = _end(scm, name, -math.inf, asked.lower, where)
+    upper = _end(scm, name, math.inf, asked.upper, where)
+    if variable.whole:
+        lower, upper = lower.ceil(), upper.floor()
     lower, upper = torch.broadcast_tensors(lower, upper)
     check_order(lower, upper, where)
 
     return Asked(lower, upper, True)
 
 
-def _end(scm: SCM, name: str, end: Any, where: str) -> Tensor:
-    return flatten(read_column(end, where), scm.variables[name].shape, where).to(device=scm.device, dtype=scm.dtype)
+def _end(scm: SCM, name: str, open_end: float, end: Any, where: str) -> Tensor:
+    """An end of an interval, with shape `(*batch, 1)`; one that is not given is open."""
+    if end is None:
+        return torch.full((1,), open_end, device=scm.device, dtype=scm.dtype)
+
+    read_in = flatten(_column(scm, name, end, where), (), where).to(device=scm.device, dtype=scm.dtype)
+    check_finite(read_in, where)
+
+    return read_in
+
+
+def _column(scm: SCM, name: str, given: Any, where: str) -> Tensor:
+    """Reads numbers, or labels as codes."""
+    levels = scm.variables[name].levels
+
+    return levels.codes(given, where) if levels else read_column(given, where)

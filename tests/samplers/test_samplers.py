@@ -6,11 +6,11 @@ import torch
 from scipy import stats
 
 import deepbc as bc
+from deepbc.normal import truncated
 from deepbc.samplers.jumps import Mixture
 from deepbc.samplers.slices import beyond, cut
 from deepbc.samplers.target import Target
 from deepbc.samplers.tempering import temper
-from deepbc.samplers.truncated import truncated
 from deepbc.solvers.problem import Cost, Term
 from deepbc.streams import Streams
 

@@ -1,0 +1,244 @@
+r"""Regions of the noise: all noises that lead to one value of a discrete variable.
+
+The noise is standard normal. A region has a mass (the probability of its value), a mean (the noise that is abducted
+from the value alone), a nearest point to any noise, and maps from random numbers into it. Both kinds are convex.
+
+An `Interval` belongs to one noise. A `Wedge` belongs to :math:`K - 1` noises, which add to means :math:`m_l`; the class
+is the largest of :math:`g_l = m_l + u_l` if that exceeds :math:`c`, or else the base. Given :math:`t = g_k`, the other
+noises are independent, so that the probability of class :math:`k` is an integral over one number,
+
+.. math:: P(k) = \int_c^\infty \varphi(t - m_k) \prod_{l \ne k} \Phi(t - m_l) \, dt, \qquad
+          P(\text{base}) = \prod_l \Phi(c - m_l),
+
+whose integrand has one peak; Gauss-Legendre rules on both sides of it are exact to many digits.
+"""
+
+__all__ = ["HAIR", "Interval", "Region", "Wedge"]
+
+import functools
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepbc.normal import LOG_SQRT_2PI, hazard, log_mass, mean_between, quantile_between, truncated
+
+# Regions are drawn in by so much of a noise, or by this part of their width, so that rounding cannot leave them.
+HAIR, PART = 1e-6, 0.1
+# The integral: nodes on either side of the peak, how far they reach, and how often the peak is halved in on.
+NODES, REACH, HALVINGS = 24, 6.5, 14
+# Noise is drawn from the peak's surroundings by so many steps.
+STEPS = 256
+
+
+class Region(ABC):
+    """All noises that lead to one value."""
+
+    @abstractmethod
+    def log_mass(self) -> Tensor:
+        """The logarithm of its probability, with shape `(*batch,)`."""
+
+    @abstractmethod
+    def mean(self) -> Tensor:
+        """The mean of the noise in it, with shape `(*batch, noise)`."""
+
+    @abstractmethod
+    def nearest(self, u: Tensor) -> Tensor:
+        """The noise in it that is nearest to a noise, both with shape `(*batch, noise)`; one inside stays."""
+
+    @abstractmethod
+    def draw(self, chance: Tensor) -> Tensor:
+        """Draws noise from it by uniform random numbers, both with shape `(*batch, noise)`."""
+
+    @abstractmethod
+    def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
+        r"""Maps any numbers smoothly into it, so that a density inside becomes one of free coordinates.
+
+        Args:
+            w: The coordinates, with shape `(*batch, noise)`; standard normal if a normal density fills the region.
+            centre: The centre of that normal density, with shape `(*batch, noise)`.
+            width: Its standard deviation.
+
+        Returns:
+            The noise :math:`u(w)`, with shape `(*batch, noise)`, and the logarithm of the volume
+            :math:`|du / dw|` but for a constant, with shape `(*batch,)`.
+        """
+
+
+class Interval(Region):
+    """Creates the region of one noise between two ends.
+
+    Args:
+        lower: The lower end, with shape `(*batch, 1)`; may be infinite.
+        upper: The upper end.
+    """
+
+    def __init__(self, lower: Tensor, upper: Tensor) -> None:
+        self.lower, self.upper = lower, upper
+
+    def log_mass(self) -> Tensor:
+        return log_mass(self.lower, self.upper).squeeze(-1)
+
+    def mean(self) -> Tensor:
+        return mean_between(self.lower, self.upper)
+
+    def nearest(self, u: Tensor) -> Tensor:
+        low, high = self._drawn_in()
+        there = (u > self.lower) & (u < self.upper)
+
+        return torch.where(there, u, torch.maximum(torch.minimum(u, high), low))
+
+    def draw(self, chance: Tensor) -> Tensor:
+        low, high = self._drawn_in()
+
+        return quantile_between(chance, low, high)
+
+    def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
+        low, high = self._drawn_in()
+        z, mass = truncated(w, (low - centre) / width, (high - centre) / width)
+
+        return centre + width * z, _volume(mass, w, z)
+
+    def _drawn_in(self) -> tuple[Tensor, Tensor]:
+        finite = (self.upper - self.lower).isfinite()
+        hair = torch.where(finite, PART * (self.upper - self.lower), HAIR).clamp(max=HAIR)
+
+        return self.lower + hair, self.upper - hair
+
+
+class Wedge(Region):
+    """Creates the region of a class among several.
+
+    Args:
+        x: The class as indicators of all but the base, with shape `(*batch, noise)`.
+        means: What the noises add to, with shape `(*batch, noise)`.
+        offset: What the largest has to exceed.
+    """
+
+    def __init__(self, x: Tensor, means: Tensor, offset: float) -> None:
+        self.chosen, self.base = x > 0.5, ~(x > 0.5).any(-1, keepdim=True)
+        self.means, self.offset = means, offset
+
+    def log_mass(self) -> Tensor:
+        base = torch.special.log_ndtr(self.offset - self.means).sum(-1)
+
+        return torch.where(self.base.squeeze(-1), base, self._integrand()[1].logsumexp(-1))
+
+    def mean(self) -> Tensor:
+        t, height = self._integrand()
+        share = height.softmax(-1).unsqueeze(-1)
+        own = (share * (t.unsqueeze(-1) - self.means.unsqueeze(-2))).sum(-2)
+        others = -(share * hazard(t.unsqueeze(-1) - self.means.unsqueeze(-2))).sum(-2)
+        base = -hazard(self.offset - self.means)
+
+        return torch.where(self.base, base, torch.where(self.chosen, own, others))
+
+    def nearest(self, u: Tensor) -> Tensor:
+        g = self.means + u
+        own = self._own(g)
+        others = g.masked_fill(self.chosen, -torch.inf).sort(dim=-1, descending=True).values
+        there = torch.where(self.base, others[..., :1] < self.offset, own > others[..., :1].clamp_min(self.offset))
+
+        # Others are cut down to a height t: the mean of its own and of all that are cut, the largest such mean.
+        ranked = torch.cat([own, others[..., :-1]], dim=-1)
+        means = ranked.cumsum(-1) / torch.arange(1, ranked.shape[-1] + 1, device=u.device)
+        t = means.amax(-1, keepdim=True).clamp_min(self.offset + HAIR / 2)
+        t = torch.where(self.base, self.offset - HAIR / 2, t)
+        moved = torch.where(self.chosen, t + HAIR / 2 - self.means, torch.minimum(u, t - HAIR / 2 - self.means))
+
+        return torch.where(there, u, moved)
+
+    def draw(self, chance: Tensor) -> Tensor:
+        t = torch.where(self.base, self.offset, self._draw_height(self._own(chance)))
+        below = quantile_between(chance, torch.full_like(chance, -torch.inf), t - HAIR - self.means)
+
+        return torch.where(self.chosen, t - self.means, below)
+
+    def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
+        start = self.means + centre
+        low = (self.offset + HAIR - self._own(start)) / width
+        w_own = self._own(w)
+        z_own, mass_own = truncated(w_own, low, torch.full_like(low, torch.inf))
+        t = torch.where(self.base, self.offset, self._own(start) + width * z_own)
+
+        # The end of the chosen one itself is of no use, and kept finite.
+        high = torch.where(self.chosen, 0.0, (t - HAIR - start) / width)
+        z, mass = truncated(w, torch.full_like(high, -torch.inf), high)
+        volume = torch.where(self.chosen, 0.0, _terms(mass, w, z)).sum(-1, keepdim=True)
+        volume = volume + torch.where(self.base, 0.0, _terms(mass_own, w_own, z_own))
+
+        return centre + width * torch.where(self.chosen, z_own, z), volume.squeeze(-1)
+
+    def _own(self, rows: Tensor) -> Tensor:
+        """The component of the chosen class, with shape `(*batch, 1)`; 0 for the base."""
+        return torch.where(self.chosen, rows, 0.0).sum(-1, keepdim=True)
+
+    def _height(self, t: Tensor) -> Tensor:
+        """The logarithm of the integrand at numbers of shape `(*batch, nodes)`."""
+        own = self._own(self.means)
+        others = torch.special.log_ndtr(t.unsqueeze(-1) - self.means.unsqueeze(-2))
+
+        beside: Tensor = others.masked_fill(self.chosen.unsqueeze(-2), 0.0).sum(-1)
+
+        return beside - 0.5 * (t - own).square() - LOG_SQRT_2PI
+
+    @torch.no_grad()
+    def _peak(self) -> Tensor:
+        """Where the integrand is highest above the offset, with shape `(*batch, 1)`; found by halving."""
+        own = self._own(self.means)
+        low = own.clamp_min(self.offset)
+        high = torch.maximum(low, self.means.amax(-1, keepdim=True)) + 1.0 + 0.1 * self.means.shape[-1]
+        for _ in range(HALVINGS):
+            t = (low + high) / 2
+            pull = hazard(t - self.means).masked_fill(self.chosen, 0.0).sum(-1, keepdim=True)
+            rising = pull > t - own
+            low, high = torch.where(rising, t, low), torch.where(rising, high, t)
+
+        return (low + high) / 2
+
+    def _integrand(self) -> tuple[Tensor, Tensor]:
+        """The nodes of the integral and the logarithm of integrand and weight, both `(*batch, nodes)`."""
+        places, weights = _legendre(self.means.dtype, self.means.device)
+        peak = self._peak()
+        left = (peak - self.offset).clamp(min=1e-12, max=REACH)
+        t = torch.cat([peak - left * places, peak + REACH * places], dim=-1)
+        weight = torch.cat([left.log() + weights, torch.full_like(left, REACH).log() + weights], dim=-1)
+
+        return t, self._height(t) + weight
+
+    def _draw_height(self, chance: Tensor) -> Tensor:
+        """Draws t by the table of its distribution, with shape `(*batch, 1)`."""
+        peak = self._peak()
+        start = (peak - REACH).clamp_min(self.offset + HAIR)
+        steps = torch.linspace(0.0, 1.0, STEPS + 1, dtype=peak.dtype, device=peak.device)
+        t = start + (peak + REACH - start) * steps
+        height = self._height(t)
+        density = (height - height.amax(-1, keepdim=True)).exp()
+        chances = torch.cat([torch.zeros_like(peak), ((density[..., 1:] + density[..., :-1]) / 2).cumsum(-1)], dim=-1)
+        chances = chances / chances[..., -1:]
+        place = torch.searchsorted(chances, chance.contiguous(), right=True).clamp(1, STEPS)
+        low, high = chances.gather(-1, place - 1), chances.gather(-1, place)
+        part = ((chance - low) / (high - low).clamp_min(1e-300)).clamp(0.0, 1.0)
+
+        return torch.lerp(t.gather(-1, place - 1), t.gather(-1, place), part)
+
+
+def _volume(mass: Tensor, w: Tensor, z: Tensor) -> Tensor:
+    return _terms(mass, w, z).sum(-1)
+
+
+def _terms(mass: Tensor, w: Tensor, z: Tensor) -> Tensor:
+    """The logarithm of dz / dw where z is normal between ends of a given mass, and w normal."""
+    return mass - 0.5 * w.square() + 0.5 * z.square()
+
+
+@functools.cache
+def _legendre(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Nodes between 0 and 1 and the logarithms of their weights."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+
+    return (
+        torch.tensor((nodes + 1) / 2, dtype=dtype, device=device),
+        torch.tensor(np.log(weights / 2), dtype=dtype, device=device),
+    )
