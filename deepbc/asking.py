@@ -1,6 +1,6 @@
 """A question in words, as a command line has it, put to a model."""
 
-__all__ = ["Wishes", "ask", "columns_of"]
+__all__ = ["Wishes", "ask", "columns_of", "labels_in"]
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,11 @@ def columns_of(scm: SCM) -> dict[str, str]:
     return columns
 
 
+def labels_in(scm: SCM) -> dict[str, bool]:
+    """Whether each column that a table needs holds labels."""
+    return {column: name in scm.levels for column, name in columns_of(scm).items()}
+
+
 def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:
     """Asks about all rows of a table.
 
@@ -63,7 +68,7 @@ def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:
         wishes: What is asked for.
     """
     names = tuple(scm.graph)
-    asked = parse_conditions(wishes.conditions, names)
+    asked = parse_conditions(wishes.conditions, names, scm.levels)
     if wishes.forced:
         _refuse(wishes, keep="keep", scope="scope", weights="weight", samples="samples")
         return intervene(scm, rows, asked)

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deepbc._checks import check_count
-from deepbc.asking import Wishes, ask, columns_of
+from deepbc.asking import Wishes, ask, columns_of, labels_in
 from deepbc.datasets.files import write_bytes
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
 from deepbc.scm import SCM
 from deepbc.storage import MANIFEST, make_folder
 from deepbc.tables import check_ending, count_rows, join_tables, read_chunks, write_table
-from deepbc.variables import OPEN
 
 if TYPE_CHECKING:
     import pandas
 
 BAD = "bad row"
+GAPPED = {"f": "float64", "i": "Int64", "b": "boolean", "O": "string"}
 # No variable has this name.
 REASON = "\0reason"
 
@@ -89,7 +89,8 @@ def run_batch(
         raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
     if out.is_dir():
         raise StorageError(f"{out}: is a folder. Choose another name for the answers.")
-    head = next(read_chunks(data, names, 1), None)
+    labels = labels_in(scm)
+    head = next(read_chunks(data, names, 1, labels), None)
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
     # A question that cannot be asked of any row is an error before any work.
@@ -100,7 +101,7 @@ def run_batch(
     counts = np.zeros(3, dtype=int)
     parts: list[Path] = []
     with progress("batch", -(-count_rows(data) // rows), show) as shown:
-        for chunk in read_chunks(data, names, rows):
+        for chunk in read_chunks(data, names, rows, labels):
             part = folder / f"{len(parts):06d}{out.suffix.lower()}"
             parts.append(part)
             counts += _tally(part) or _ask(scm, chunk, wishes, int(counts[0]), nothing, part)
@@ -126,10 +127,12 @@ def _ask(
     possible = _possible(scm, chunk)
     status = nothing.columns[-1]
     frames = [nothing.assign(**{REASON: ""}), *_asked(scm, chunk[possible], wishes, status)]
-    frames.append(_marked(chunk[~possible], status, "It has a gap, a word, or a value outside its bounds."))
+    frames.append(_marked(chunk[~possible], status, "It has a gap, an unknown label, or a value outside its bounds."))
     answers = pandas.concat([each for each in frames if len(each)]).sort_index()
     numbers = [name for name in nothing.columns if name != status]
-    answers = answers.reindex(columns=[*numbers, status, REASON]).astype(dict.fromkeys(numbers, float))
+    # Types that can hold a gap, so that every part has the same.
+    types = {name: GAPPED[nothing[name].dtype.kind] for name in numbers}
+    answers = answers.reindex(columns=[*numbers, status, REASON]).astype(types)
     # A variable may have the name of a column of ours, which then is called otherwise, as in the frame of an answer.
     row, reason = (f"answer {name}" if name in numbers else name for name in ("row", "reason"))
     write_table(answers.rename(columns={REASON: reason}).rename_axis(row).reset_index(), part)
@@ -175,11 +178,19 @@ def _marked(rows: "pandas.DataFrame", status: str, reason: str) -> "pandas.DataF
 
 
 def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which rows have a number within its bounds in every column."""
-    values = chunk.to_numpy()
-    bounds = np.array([scm.bounds.get(name, OPEN) for name in columns_of(scm).values()])
+    """Which rows have a number within its bounds, or a known label, in every column."""
+    possible = np.ones(len(chunk), dtype=bool)
+    for column, name in columns_of(scm).items():
+        variable = scm.variables[name]
+        if variable.levels:
+            known = {item: variable.levels.label_of(item) is not None for item in chunk[column].unique()}
+            possible &= chunk[column].map(known).to_numpy(dtype=bool)
+            continue
+        values, (lower, upper) = chunk[column].to_numpy(), variable.support
+        possible &= np.isfinite(values) & (values > lower) & (values < upper)
+        possible &= (values % 1 == 0) | (not variable.whole)
 
-    return np.asarray((np.isfinite(values) & (values > bounds[:, 0]) & (values < bounds[:, 1])).all(1))
+    return possible
 
 
 def _parts(out: Path, question: dict[str, Any]) -> Path:

@@ -1,10 +1,10 @@
-"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, and weights and bounds by name."""
+"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, `job=clerk`; weights, bounds, types."""
 
-__all__ = ["parse_bounds", "parse_conditions", "parse_weights"]
+__all__ = ["parse_bounds", "parse_conditions", "parse_types", "parse_weights"]
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from deepbc._checks import pick
 from deepbc.errors import SettingError
@@ -13,41 +13,49 @@ from deepbc.intervals import Interval
 CONDITION = re.compile(r"\s*(?:([^<>=]*?)\s*<=)?\s*([^<>=]+?)\s*(==|=|>=|<=)\s*([^<>=]+?)\s*")
 
 
-def parse_conditions(texts: Iterable[str], names: Sequence[str]) -> dict[str, float | Interval]:
+def parse_conditions(
+    texts: Iterable[str], names: Sequence[str], labelled: Collection[str] = ()
+) -> dict[str, str | float | Interval]:
     """Reads an antecedent, each condition on one variable; two ends of one variable may come apart.
 
+    Args:
+        texts: The conditions.
+        names: The variables.
+        labelled: Those of them whose values are labels.
+
     Example:
-        >>> parse_conditions(["amount=2000", "30 <= age <= 40"], ["age", "amount"])
-        {'amount': 2000.0, 'age': between(30.0, 40.0)}
+        >>> parse_conditions(["amount=2000", "30 <= age <= 40", "job=clerk"], ["age", "amount", "job"], ["job"])
+        {'amount': 2000.0, 'age': between(30.0, 40.0), 'job': 'clerk'}
     """
-    asked: dict[str, float | Interval] = {}
+    asked: dict[str, str | float | Interval] = {}
     for text in texts:
-        name, new = _condition(text, names)
+        name, new = _condition(text, names, labelled)
         old = asked.get(name)
         asked[name] = new if old is None else _both(name, old, new)
 
     return asked
 
 
-def _condition(text: str, names: Sequence[str]) -> tuple[str, float | Interval]:
+def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tuple[str, str | float | Interval]:
     found = CONDITION.fullmatch(text)
     where = f"condition {text!r}"
     if not found:
         raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.")
 
     first, name, sign, last = found.groups()
-    name, value = pick(name, names, where), _number(last, where)
+    name = pick(name, names, where)
+    value = last if name in labelled else _number(last, where)
     if first is not None:
         if sign != "<=":
             raise SettingError(f"{where}: expected two ends as in '30<=age<=40'.")
-        return name, Interval(_number(first, where), value)
+        return name, Interval(first if name in labelled else _number(first, where), value)
     if sign in ("=", "=="):
         return name, value
 
     return name, Interval(value, None) if sign == ">=" else Interval(None, value)
 
 
-def _both(name: str, old: float | Interval, new: float | Interval) -> Interval:
+def _both(name: str, old: str | float | Interval, new: str | float | Interval) -> Interval:
     """Joins a lower and an upper end."""
     if isinstance(old, Interval) and isinstance(new, Interval):
         for low, high in ((old, new), (new, old)):
@@ -75,12 +83,21 @@ def parse_bounds(texts: Iterable[str], names: Sequence[str]) -> dict[str, tuple[
     return bounds  # type: ignore[return-value] # two ends each
 
 
+def parse_types(texts: Iterable[str], names: Sequence[str]) -> dict[str, str | list[str]]:
+    """Reads types such as `visits=integer` or, for ordered levels, `grade=low,mid,high`."""
+    pairs = _pairs(texts, names, "type", "visits=integer")
+
+    return {
+        name: [each.strip() for each in value.split(",")] if "," in value else value.strip() for name, value in pairs
+    }
+
+
 def _pairs(texts: Iterable[str], names: Sequence[str], what: str, example: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign:
-            raise SettingError(f"{what} {text!r}: expected a name and a number, such as {example!r}.")
+            raise SettingError(f"{what} {text!r}: expected a name and what goes with it, such as {example!r}.")
         name = pick(name.strip(), names, f"{what} {text!r}")
         if name in dict(pairs):
             raise SettingError(f"{what}: {name!r} comes twice. Leave one out.")

@@ -1,8 +1,11 @@
-"""A model written down: its graph, bounds, mechanisms and training in a small YAML file.
+"""A model written down: its graph, types, bounds, mechanisms and training in a small YAML file.
 
 .. code-block:: yaml
 
-    graph: "age -> income; age, income -> amount"
+    graph: "age -> income, grade; age, income -> amount"
+    types:
+      age: integer
+      grade: [low, middle, high]
     bounds:
       amount: [0, null]
     mechanisms:
@@ -35,13 +38,14 @@ from deepbc.scm import SCM
 from deepbc.training import Training
 
 # Laws that are functions of the user's cannot be written down.
-WRITABLE = ("Additive", "Flow", "Linear")
+WRITABLE = ("Additive", "Categorical", "Flow", "Integer", "Linear")
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     graph: str | dict[str, list[str]]
+    types: dict[str, str | list[str | int | float]] = Field(default_factory=dict)
     bounds: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
     mechanisms: dict[str, dict[str, Any]] = Field(default_factory=dict)
     training: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -107,14 +111,19 @@ def _built(file: _File, page: "_Page") -> Spec:
     for name in file.bounds:
         with page.told("bounds", name):
             SCM(graph, bounds={name: file.bounds[name]})
+    for name in file.types:
+        with page.told("types", name):
+            SCM(graph, types={name: file.types[name]})
 
-    return Spec(SCM(graph, mechanisms, bounds=file.bounds), training, file.seed)
+    return Spec(SCM(graph, mechanisms, bounds=file.bounds, types=file.types), training, file.seed)
 
 
 def _mechanism(settings: dict[str, Any]) -> Mechanism:
     kind = pick(str(settings.get("kind", "Flow")), WRITABLE, "kind")
+    # A law within a law is written as any other.
+    rest = {key: _mechanism(value) if isinstance(value, dict) else value for key, value in settings.items()}
 
-    return Mechanism.kinds[kind](**{key: value for key, value in settings.items() if key != "kind"})
+    return Mechanism.kinds[kind](**{key: value for key, value in rest.items() if key != "kind"})
 
 
 class _Page:

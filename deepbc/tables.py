@@ -8,6 +8,7 @@ __all__ = [
     "pick_rows",
     "read_chunks",
     "read_table",
+    "with_integers",
     "write_table",
 ]
 
@@ -16,7 +17,7 @@ import os
 import shutil
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,19 +29,24 @@ if TYPE_CHECKING:
     import pandas
 
 ENDINGS = {".csv": "CSV", ".parquet": "Parquet"}
+TRUTHS = {"true", "false"}
 # As text, so that a word in one row does not change how the others are read; and no first column as an index.
 PLAIN: dict[str, Any] = {"dtype": str, "index_col": False}
 
 
-def read_table(path: str | os.PathLike[str], names: Sequence[str]) -> "pandas.DataFrame":
-    """Reads columns of numbers. An empty cell, or one with a word, comes as a gap; see `check_whole`.
+def read_table(
+    path: str | os.PathLike[str], names: Sequence[str], labels: Mapping[str, bool] | None = None
+) -> "pandas.DataFrame":
+    """Reads columns of numbers and of labels. An empty cell comes as a gap, as does a word among numbers.
 
     Args:
         path: The file, `.csv` (with a line of names) or `.parquet`.
         names: The columns to read.
+        labels: Whether each column that is named holds labels; any other holds labels if most of its cells are no
+            numbers.
 
     Raises:
-        DataError: The file is missing, is no table, lacks a column or has one that is not of numbers.
+        DataError: The file is missing, is no table, lacks a column or has one that is neither of numbers nor labels.
     """
     import pandas
 
@@ -49,16 +55,19 @@ def read_table(path: str | os.PathLike[str], names: Sequence[str]) -> "pandas.Da
     with _told(path, ending):
         frame = pandas.read_csv(path, **PLAIN) if ending == ".csv" else pandas.read_parquet(path)
 
-    return _numbers(frame, names, path)
+    return _columns(frame, names, labels or {}, path)
 
 
-def read_chunks(path: str | os.PathLike[str], names: Sequence[str], rows: int) -> Iterator["pandas.DataFrame"]:
+def read_chunks(
+    path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool]
+) -> Iterator["pandas.DataFrame"]:
     """Reads as `read_table` does, so many rows at a time.
 
     Args:
         path: The file.
         names: The columns.
         rows: The rows of a chunk.
+        labels: Whether each column holds labels.
     """
     path = Path(path)
     ending = _check(path, names)
@@ -68,7 +77,7 @@ def read_chunks(path: str | os.PathLike[str], names: Sequence[str], rows: int) -
             chunk = next(chunks, None)
         if chunk is None:
             return
-        yield _numbers(chunk, names, path)
+        yield _columns(chunk, names, labels, path)
 
 
 def _chunks(path: Path, ending: str, rows: int) -> Iterator["pandas.DataFrame"]:
@@ -101,25 +110,56 @@ def _check(path: Path, names: Sequence[str]) -> str:
     return ending
 
 
-def _numbers(frame: "pandas.DataFrame", names: Sequence[str], path: Path) -> "pandas.DataFrame":
-    """The columns as numbers; dates and truth values are none."""
+def _columns(
+    frame: "pandas.DataFrame", names: Sequence[str], labels: Mapping[str, bool], path: Path
+) -> "pandas.DataFrame":
     import pandas
 
     frame.columns = [str(name) for name in frame.columns]
     columns = {}
     for name in names:
         column = frame[name]
-        if column.dtype.kind not in "iufOU" and not isinstance(column.dtype, pandas.StringDtype):
-            raise DataError(f"{path}, {name!r}: expected numbers, got {column.dtype}. Convert the column first.")
-        try:
-            columns[name] = column.astype(float)
-        except (TypeError, ValueError):
-            columns[name] = pandas.to_numeric(column, errors="coerce").astype(float)
-        if column.notna().any() and columns[name].isna().all():
-            first = column[column.notna()].iloc[0]
-            raise DataError(f"{path}, {name!r}: expected numbers, got the text {first!r}. Convert the column first.")
+        if column.dtype.kind not in "iufbOU" and not isinstance(
+            column.dtype, pandas.StringDtype | pandas.CategoricalDtype
+        ):
+            raise DataError(f"{path}, {name!r}: expected numbers or labels, got {column.dtype}. Convert it first.")
+        # Truth values and categories are no numbers, whatever they are called.
+        plain = column.astype(object).map(lambda item: str(item) if isinstance(item, bool) else item)
+        numbers = pandas.to_numeric(plain, errors="coerce")
+        words = column.notna() & numbers.isna()
+        if labels.get(name, words.sum() > (~words & column.notna()).sum()):
+            columns[name] = _labels(column)
+        else:
+            columns[name] = numbers.astype(float)
+            _check_numbers(column, columns[name], f"{path}, {name!r}")
 
     return pandas.DataFrame(columns, index=frame.index)
+
+
+def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
+    """Labels with None in gaps; the words true and false alone are truth values."""
+    labels = column.astype(object).where(column.notna(), None)
+    words = {str(label).lower() for label in labels.unique() if label is not None}
+
+    return labels.map(lambda label: label and str(label).lower() == "true") if words <= TRUTHS else labels
+
+
+def _check_numbers(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]", where: str) -> None:
+    """Refuses a column of numbers without any."""
+    if column.notna().any() and numbers.isna().all():
+        first = column[column.notna()].iloc[0]
+        raise DataError(f"{where}: expected numbers, got the text {first!r}. Convert the column first.")
+
+
+def with_integers(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The same table with columns of numbers that are all whole as integers, as a file does not tell them apart."""
+    whole = [
+        name
+        for name in frame.columns
+        if frame[name].dtype.kind == "f" and ((frame[name] % 1 == 0) & (frame[name].abs() < 2**53)).all()
+    ]
+
+    return frame.astype(dict.fromkeys(whole, "int64"))
 
 
 def check_whole(frame: "pandas.DataFrame", path: str | os.PathLike[str], *, drop: bool = False) -> "pandas.DataFrame":

@@ -15,6 +15,7 @@ from rich.table import Table
 from deepbc.cli.screen import add_row, console, say
 
 if TYPE_CHECKING:
+    from deepbc.levels import Levels
     from deepbc.results import Counterfactual, FitReport
     from deepbc.scm import SCM
     from deepbc.spec import Spec
@@ -23,7 +24,7 @@ Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names o
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Conditions = Annotated[
-    list[str], typer.Option("--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4'.", show_default=False)
+    list[str], typer.Option("--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4', 'b=word'.", show_default=False)
 ]
 Forced = Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")]
 Keep = Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")]
@@ -36,27 +37,33 @@ def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="The folder for the model.", show_default=False)],
     graph: Annotated[str | None, typer.Option(help="Who listens to whom, such as 'a -> b; a, b -> c'.")] = None,
-    spec: Annotated[Path | None, typer.Option(help="A YAML file with graph, bounds, mechanisms, training.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="A YAML file with graph, types, bounds, mechanisms.")] = None,
     bounds: Annotated[list[str] | None, typer.Option(help="What a value never leaves: 'b=0,100', 'b=0,'.")] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="What values are: 'b=real', 'b=integer', 'b=category', or ordered 'b=low,high'."),
+    ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A folder in which a killed fit is kept, to go on.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same data, same model; 0 where none is given.")] = None,
     drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
-    """Learn a causal model of the numbers in a table, one law for every variable of a graph.
+    """Learn a causal model of the columns of a table, one law for every variable of a graph.
 
+    Columns of words, and of two values, are categories; those of whole numbers hold integers; all others are real.
     Columns that the graph does not name are left out. Prints how well each law predicts rows that it did not see.
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
     from deepbc.scm import KIND
     from deepbc.storage import check_place
-    from deepbc.tables import check_whole, read_table
+    from deepbc.tables import check_whole, read_table, with_integers
 
-    model = _spec(graph, spec, bounds or ())
+    model = _spec(graph, spec, bounds or (), types or ())
     scm = model.scm
     check_place(out, KIND)
-    table = check_whole(read_table(data, tuple(scm.graph)), data, drop=drop_missing)
+    labels = {name: declared not in ("real", "integer") for name, declared in scm.types.items()}
+    table = with_integers(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
     chosen = model.seed if seed is None else seed
     report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint)
     scm.save(out)
@@ -78,10 +85,11 @@ def show(model: Model, as_json: Json = False) -> None:
         return
 
     say("\n".join(f"{', '.join(scm.graph.parents(name)) or '(no cause)'} -> {name}" for name in scm.graph.order))
-    laws = Table("variable", "type", "law", "bounds", title="Variables")
+    laws = Table("variable", "type", "law", "values", title="Variables")
     for name, told in _variables(scm).items():
         ends = ["" if end is None else f"{end:g}" for end in told["bounds"]]
-        add_row(laws, name, told["type"], told["mechanism"], " to ".join(ends) if any(ends) else "")
+        values = ", ".join(map(str, told["levels"])) or (" to ".join(ends) if any(ends) else "")
+        add_row(laws, name, told["type"], told["mechanism"], values)
     console.print(laws)
     if scm.report.variables:
         console.print(_reported(scm.report))
@@ -107,14 +115,15 @@ def ask(
 
     Example: deepbc ask model data.csv --row 11 --if "amount=2000"
     """
-    from deepbc.asking import Wishes, columns_of
+    from deepbc.asking import Wishes, columns_of, labels_in
     from deepbc.asking import ask as put
     from deepbc.scm import SCM
     from deepbc.tables import check_whole, pick_rows, read_table
 
     scm = SCM.load(model)
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
-    cf = put(scm, check_whole(pick_rows(read_table(data, tuple(columns_of(scm))), row), data), wishes)
+    table = read_table(data, tuple(columns_of(scm)), labels_in(scm))
+    cf = put(scm, check_whole(pick_rows(table, row), data), wishes)
 
     if as_json:
         _print_json(_records(cf, row))
@@ -178,21 +187,25 @@ def sample(
     say(f"{len(frame):,} rows: {out}")
 
 
-def _spec(graph: str | None, path: Path | None, bounds: Sequence[str]) -> "Spec":
+def _spec(graph: str | None, path: Path | None, bounds: Sequence[str], types: Sequence[str]) -> "Spec":
     """The model that the words of a command, or a file, describe."""
-    from deepbc.conditions import parse_bounds
+    from deepbc.conditions import parse_bounds, parse_types
     from deepbc.errors import SettingError
     from deepbc.graph import CausalGraph
     from deepbc.scm import SCM
     from deepbc.spec import Spec, read_spec
 
-    if (graph is None) == (path is None) or (path is not None and bounds):
-        raise SettingError("fit: expected --graph, with --bounds if you like, or --spec with both in its file.")
+    if (graph is None) == (path is None) or (path is not None and (bounds or types)):
+        raise SettingError(
+            "fit: expected --graph, with --bounds and --type if you like, or --spec with all in its file."
+        )
     if path is not None:
         return read_spec(path)
     known = CausalGraph.parse(str(graph))
 
-    return Spec(SCM(known, bounds=parse_bounds(bounds, tuple(known))), {}, 0)
+    names = tuple(known)
+
+    return Spec(SCM(known, bounds=parse_bounds(bounds, names), types=parse_types(types, names)), {}, 0)
 
 
 def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:
@@ -203,6 +216,7 @@ def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:
             "type": scm.variables[name].kind,
             "mechanism": repr(scm.mechanisms[name]),
             "bounds": [end if math.isfinite(end) else None for end in scm.bounds.get(name, OPEN)],
+            "levels": list(scm.levels[name].items) if name in scm.levels else [],
         }
         for name in scm.graph.order
     }
@@ -227,10 +241,10 @@ def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:
         status = cf.status[k]
         table = Table("variable", "factual", "counterfactual", "moved", title=f"Row {row}: {status}")
         for name in cf.graph.order:
-            before, after = (world[name][k].reshape(-1).tolist() for world in (cf.factual.values, cf.values))
+            before, after = (_cells(cf, name, world[name][k]) for world in (cf.factual.values, cf.values))
             moved = [f"{cf.moved[name][k].item():.3g}", *[""] * (len(after) - 1)]
-            for label, *numbers, carried in zip(_labels(cf, name, len(after)), before, after, moved, strict=True):
-                add_row(table, label, *(f"{number:.6g}" for number in numbers), carried)
+            for cells in zip(_labels(cf, name, len(after)), before, after, moved, strict=True):
+                add_row(table, *cells)
         console.print(table)
         say(f"distance {cf.distance[k].item():.4g}, error {cf.error[k].item():.1e} sd; * asked")
         if status != "converged":
@@ -241,10 +255,15 @@ def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:
 
 
 def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
-    """Prints a table for each row: each variable before, and the mean and spread of its samples."""
+    """Prints a table for each row: each variable before, and the mean and spread of its samples, or their shares."""
+    levels = {name: kind.levels for name, kind in cf.factual.kinds.items() if kind.levels}
     for k, row in enumerate(rows):
         table = Table("variable", "factual", "mean", "sd", "5 %", "95 %", title=f"Row {row}: {cf.status[k]}")
         for name in cf.graph.order:
+            if name in levels:
+                shares = _shares(cf.values[name][:, k], levels[name])
+                add_row(table, *_labels(cf, name, 1), *_cells(cf, name, cf.factual.values[name][k]), shares)
+                continue
             before, drawn = cf.factual.values[name][k].reshape(-1), cf.values[name][:, k].reshape(cf.batch[0], -1)
             ends = drawn.quantile(drawn.new_tensor([0.05, 0.95]), dim=0)
             told = zip(before, drawn.mean(0), drawn.std(0, correction=0), *ends, strict=True)
@@ -254,6 +273,24 @@ def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
         say(f"{cf.batch[0]:,} samples; * asked")
         if cf.status[k] != "converged":
             say(cf.status[k].explain())
+
+
+def _cells(cf: "Counterfactual", name: str, value: Any) -> list[str]:
+    """A value as text: a label, or each component of it."""
+    kind = cf.factual.kinds.get(name)
+    if kind and kind.levels:
+        return [str(kind.levels.label_of(value if isinstance(value, str) else value.item()))]
+
+    return [f"{number:.6g}" for number in value.reshape(-1).tolist()]
+
+
+def _shares(drawn: Any, levels: "Levels") -> str:
+    """How often each label came, most often first."""
+    codes = levels.codes(drawn, "samples").long()
+    counts = codes.bincount(minlength=len(levels)).double() / len(codes)
+    order = counts.argsort(descending=True).tolist()
+
+    return ", ".join(f"{levels.items[code]} {counts[code]:.0%}" for code in order if counts[code] > 0)
 
 
 def _labels(cf: "Counterfactual", name: str, components: int) -> list[str]:

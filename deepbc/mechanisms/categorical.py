@@ -34,7 +34,7 @@ from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
 # So many rows lead to the linear part, so many at a time; its slopes are drawn to 0 as by one row.
-ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 50_000, 4096, 1.0
+ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 100_000, 4096, 1.0
 # The network is kept if it gains so many nats and, by the one-standard-error rule, more than its error.
 LEAST_GAIN = 1e-3
 
@@ -57,6 +57,7 @@ class Categorical(Discrete):
     slope: Tensor
     shift: Tensor
     cuts: Tensor
+    bent: Tensor
 
     def __init__(self, *, hidden: Sequence[int] = (32, 32), temperature: float = 0.1, offset: float = 1.0) -> None:
         super().__init__()
@@ -81,15 +82,16 @@ class Categorical(Discrete):
         self.register_buffer("shift", torch.zeros(scores, dtype=torch.float64))
         self.register_buffer("slope", torch.zeros(parents, scores, dtype=torch.float64))
         self.register_buffer("cuts", torch.arange(len(levels) - 1 if self.ordered else 0, dtype=torch.float64))
+        self.register_buffer("bent", torch.tensor(False))
         # The gaps between cut points widen where a network explains more.
         self.widened = nn.Parameter(torch.zeros(max(0, len(self.cuts) - 1), dtype=torch.float64))
 
     def _means(self, parents: Tensor) -> Tensor:
         """What the noises add to, with shape `(*batch, noise)`: the linear part, and what the network adds."""
         known = self.inputs.inward(parents)
-        added: Tensor = self.network(known, slice(None)).squeeze(-2)
+        linear = self.shift + known @ self.slope
 
-        return self.shift + known @ self.slope + added
+        return linear + self.network(known, slice(None)).squeeze(-2) if self.bent else linear
 
     def _ends(self) -> Tensor:
         """The cut points between minus and plus infinity, with shape `(classes + 1,)`."""
@@ -126,11 +128,15 @@ class Categorical(Discrete):
         return (torch.cat([base, g], dim=-1) / self.temperature).softmax(-1)[..., 1:]
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
-        self._start(rows)
+        self._start(rows.x, rows.parents)
         if not self.parents_dim or not self.hidden:
-            return Outcome(self._held_out(rows))
+            held_out = self._held_out(rows)
+            # The weights then come from all rows.
+            self._start(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
+            return Outcome(held_out)
 
         linear, start = self._held_out(rows), {key: each.clone() for key, each in self.state_dict().items()}
+        self.bent.fill_(True)
         network = train(self, "network")
         gain, error = gain_of(linear, network)
         pays = gain > max(LEAST_GAIN, error)
@@ -148,13 +154,13 @@ class Categorical(Discrete):
         return self.loss(rows.held_x, rows.held_parents)
 
     @torch.no_grad()
-    def _start(self, rows: Rows) -> None:
+    def _start(self, x: Tensor, parents: Tensor) -> None:
         """Takes the scales from the data, and the linear part from maximum likelihood."""
-        self.inputs.see(rows.parents)
-        known = torch.cat([rows.x, self.inputs.inward(rows.parents)], dim=-1)[:ROWS_FOR_A_START]
+        self.inputs.see(parents)
+        known = torch.cat([x, self.inputs.inward(parents)], dim=-1)[:ROWS_FOR_A_START]
         # Rows that are alike count as often as there are; without parents they are as many as classes.
         unique, counts = known.unique(dim=0, return_counts=True)
-        x, inputs = unique.split([rows.x.shape[-1], known.shape[-1] - rows.x.shape[-1]], dim=-1)
+        x, inputs = unique.split([x.shape[-1], known.shape[-1] - x.shape[-1]], dim=-1)
         counts = counts.to(inputs.dtype)
         if self.ordered:
             self._start_ordered(x, inputs, counts)

@@ -172,7 +172,7 @@ def _draw_shares(axes: "Axes", points: Tensor, drawn: Tensor, labels: Sequence[s
     axes.set_yticks(codes, list(map(short, labels)), fontsize=8, parse_math=False)
     axes.set_ylim(-0.6, len(labels) - 0.4)
     if len(points) == 1:
-        axes.barh(codes, shares[:, 0], 0.6, color=GREEN, alpha=0.6)
+        axes.barh(codes, shares[:, 0].tolist(), 0.6, color=GREEN, alpha=0.6)
         axes.plot([0.0], points, "o", color=RED, ms=5, clip_on=False)
         axes.set_xlim(0, 1)
         axes.set_xlabel("share of the samples, and the factual label (red)", fontsize=7)
@@ -180,7 +180,8 @@ def _draw_shares(axes: "Axes", points: Tensor, drawn: Tensor, labels: Sequence[s
 
     rows = torch.arange(len(points)).expand_as(shares)
     heights = torch.arange(len(labels)).unsqueeze(-1).expand_as(shares)
-    axes.scatter(rows.flatten(), heights.flatten(), s=90 * shares.flatten(), color=GREEN, alpha=0.6, lw=0)
+    places, sizes = (rows.flatten().numpy(), heights.flatten().numpy()), 90 * shares.flatten().numpy()
+    axes.scatter(*places, s=sizes, color=GREEN, alpha=0.6, lw=0)
     axes.plot(range(len(points)), points, "o", color=RED, ms=3)
     axes.set_xticks([])
     axes.set_xlabel(f"first {len(points)} rows, and the factual label (red)", fontsize=7)

@@ -98,6 +98,8 @@ class _Mixture:
         z: Tensor = torch.linalg.solve_triangular(self.factor, (v - self.mean).mT, upper=False).square().sum(-2)
         free = v.shape[-1]
         size = self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True) + free * LOG_SQRT_2PI
-        log_prob: Tensor = torch.logaddexp(-0.5 * z, -0.5 * z / WIDER**2 - free * math.log(WIDER))
+        near, far = -0.5 * z, -0.5 * z / WIDER**2 - free * math.log(WIDER)
 
-        return log_prob - math.log(2.0) - size
+        both: Tensor = torch.logaddexp(near, far) - math.log(2.0) - size
+
+        return both
