@@ -33,6 +33,7 @@ def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.name)
 def test_example_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FIT_FOLDER", str(tmp_path))
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
