@@ -67,14 +67,19 @@ def backtracking(scm, data):
     return bc.backtrack(scm, row, {"bad": 0.5}, distance=bc.Squared(weights(scm, data)), scope=SCOPE)
 
 
-def wachter(predictor, data):
-    """The explanation that knows no laws: backtracking where each variable is its own noise, x = u."""
+def unrelated_model(predictor):
+    """The prediction on top of variables that have nothing to do with each other: each is its own noise, x = u."""
     laws = {name: bc.Equation(predict=lambda u, parents: u, abduct=lambda x, parents: x) for name in NAMES}
-    scm = bc.SCM(bc.CausalGraph.parse(CLASSIFIER), {**laws, "bad": predictor})
-    sd = data[NAMES].std(ddof=0)
+
+    return bc.SCM(bc.CausalGraph.parse(CLASSIFIER), {**laws, "bad": predictor})
+
+
+def wachter(predictor, data):
+    """The explanation that knows no laws: the nearest row, by the sum of changes in standard deviations."""
+    row, sd = data[NAMES].iloc[APPLICANT], data[NAMES].std(ddof=0)
     distance = bc.Absolute({name: 1 / sd[name] for name in SCOPE})
 
-    return bc.backtrack(scm, data[NAMES].iloc[APPLICANT], {"bad": 0.5}, distance=distance, scope=SCOPE)
+    return bc.backtrack(unrelated_model(predictor), row, {"bad": 0.5}, distance=distance, scope=SCOPE)
 
 
 def line(title, values):
