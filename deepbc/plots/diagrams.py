@@ -57,7 +57,6 @@ class Arrow:
         end: The key of the node that it enters.
         role: A name of `ROLES`.
         cut: Whether it is cut: it is dashed, with two strokes across.
-        bend: How much it bends, in parts of its length.
         note: What stands above its middle.
     """
 
@@ -65,7 +64,6 @@ class Arrow:
     end: str
     role: str = "plain"
     cut: bool = False
-    bend: float = 0.0
     note: str = ""
 
 
@@ -106,7 +104,7 @@ class Diagram(Panel):
     def _draw_arrow(self, axes: "Axes", arrow: Arrow) -> None:
         start, end = self.nodes[arrow.start].place, self.nodes[arrow.end].place
         style: dict[str, Any] = {"arrowstyle": "-|>", "color": ROLES[arrow.role], "lw": 1.2, "mutation_scale": 9}
-        style |= {"shrinkA": RADIUS + 1, "shrinkB": RADIUS + 1.5, "connectionstyle": f"arc3,rad={arrow.bend}"}
+        style |= {"shrinkA": RADIUS + 1, "shrinkB": RADIUS + 1.5}
         axes.annotate("", end, start, arrowprops=style | ({"ls": (0, (3, 2))} if arrow.cut else {}))
         middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
         if arrow.cut:
