@@ -3,16 +3,21 @@
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 import deepbc as bc
+from deepbc.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Pages whose shell blocks are run as well, in the order of the page.
+SHELL_PAGES = [ROOT / "docs" / "tutorial.md"]
 PROGRAM = Path(sys.executable).parent / "deepbc"
 
 
@@ -25,17 +30,65 @@ def deepbc(*words: str, **settings) -> subprocess.CompletedProcess:
     return subprocess.run([PROGRAM, *words], capture_output=True, text=True, **settings)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page) and page not in SHELL_PAGES], ids=lambda page: page.name
+)
 def test_blocks_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks(page), str(page), "exec"), {"__name__": "page"})
 
 
+@pytest.mark.parametrize("page", SHELL_PAGES, ids=lambda page: page.name)
+def test_commands_and_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    parts = re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text(), flags=re.M | re.S)
+    commands = [line for kind, text in parts if kind == "sh" for line in text.splitlines()]
+    assert {shlex.split(line)[1] for line in commands} >= {"fit", "show", "ask", "batch", "sample"}
+
+    for kind, text in parts:
+        if kind == "python":
+            exec(compile(text, str(page), "exec"), names)
+            continue
+        for line in text.splitlines():
+            monkeypatch.setattr(sys, "argv", shlex.split(line))
+            # In this process, which is quicker than a program that has torch to load.
+            with pytest.raises(SystemExit) as left:
+                main()
+            assert left.value.code == 0, f"{line}: {capsys.readouterr().err}"
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.name)
 def test_example_runs(example, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FIT_FOLDER", str(tmp_path))
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def words_of(drawing: Path) -> list[tuple[str, float, float]]:
+    """The words of an SVG and their places."""
+    texts = ET.parse(drawing).getroot().iter("{http://www.w3.org/2000/svg}text")
+    return [(each.text, float(each.get("x")), float(each.get("y"))) for each in texts]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("figures")
+    runpy.run_path(str(ROOT / "docs" / "figures" / "make.py"))["make"](folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["twins", "explanations", "answers"])
+def test_figures_of_the_pages_are_what_their_program_draws(drawn, name):
+    made, kept = drawn / f"{name}.svg", ROOT / "docs" / "figures" / f"{name}.svg"
+    assert len(words_of(kept)) > 5
+    colours = [set(re.findall("#[0-9a-f]{6}", each.read_text())) for each in (made, kept)]
+    assert colours[0] == colours[1]
+    # Other versions of matplotlib set words a little apart.
+    for (word, *place), (old_word, *old_place) in zip(words_of(made), words_of(kept), strict=True):
+        assert word == old_word
+        assert place == pytest.approx(old_place, abs=4)
 
 
 def test_links_of_the_pages_lead_somewhere():

@@ -2,7 +2,8 @@
 
 A published data set is a few files with known SHA-256 sums. They are looked for in the folder that `DEEPBC_DATA` names,
 which is only ever read, then in the user's cache folder, and are else downloaded into the cache. pooch, an extra, does
-the download: into a temporary file beside its place, which gets its name when its sum is right.
+the download: into a temporary file beside its place, which gets its name when its sum is right. A data set without an
+address is not downloaded: an error says which file to put where.
 """
 
 __all__ = ["Source", "cache_folder", "fetch", "read_bytes", "write_bytes"]
@@ -14,7 +15,7 @@ import sys
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,19 @@ class Source:
 
     Args:
         name: Its name, which is that of its folder.
-        url: The address of the folder that holds its files, with a slash at the end.
+        url: The address of the folder that holds its files, with a slash at the end; None where there is none.
         checksums: For each file its SHA-256 sum.
+        origins: For each file without an address, what it is and who published it.
     """
 
     name: str
-    url: str
+    url: str | None
     checksums: Mapping[str, str]
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def origin(self, name: str) -> str:
+        """Says where a file comes from: its address, or who published it."""
+        return self.origins[name] if self.url is None else f"{self.url}{name}"
 
 
 def fetch(source: Source, names: Collection[str], *, show: bool | None = None) -> dict[str, Path]:
@@ -113,20 +120,24 @@ def _found(source: Source, name: str) -> Path | None:
             )
         given = Path(folder) / source.name / name
         if os.path.exists(given):
-            _check_sum(given, source.checksums[name], str(given), f"Replace it by {source.url}{name}.")
+            _check_sum(given, source.checksums[name], str(given), f"Replace it by {source.origin(name)}.")
             return given
 
     cached = cache_folder() / source.name / name
+    if source.url is None and os.path.isfile(cached):
+        _check_sum(cached, source.checksums[name], str(cached), f"Replace it by {source.origin(name)}.")
     # A cached file that went bad is one that is missing: what can be had again is not worth an error.
     return cached if os.path.isfile(cached) and _sum(cached) == source.checksums[name] else None
 
 
 def _downloaded(source: Source, name: str) -> Path:
-    folder, address, expected = cache_folder() / source.name, source.url + name, source.checksums[name]
+    folder, expected = cache_folder() / source.name, source.checksums[name]
     remedy = (
-        f"Put the file into {folder}, or set {VARIABLE} to a folder that holds {source.name}/{name}; it is published "
-        f"at {address}."
+        f"Put the file into {folder}, or set {VARIABLE} to a folder that holds {source.name}/{name}; it is "
+        f"{'' if source.url is None else 'published at '}{source.origin(name)}."
     )
+    if source.url is None:
+        raise DataError(f"{name}: is not in {folder}, and there is no address to download it from. {remedy}")
     try:
         import pooch
     except ModuleNotFoundError as error:

@@ -1,12 +1,18 @@
 """Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
 
 __all__ = [
+    "Arrow",
     "Boxes",
     "Cells",
+    "Curve",
+    "Diagram",
+    "Dot",
     "Drawing",
     "Lines",
+    "Node",
     "Panel",
     "Pictures",
+    "Plane",
     "Scatter",
     "check_plots",
     "plot_counterfactual",
@@ -17,4 +23,5 @@ __all__ = [
 
 from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
 from deepbc.plots.canvas import check_plots
+from deepbc.plots.diagrams import Arrow, Curve, Diagram, Dot, Node, Plane
 from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels

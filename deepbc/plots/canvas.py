@@ -59,12 +59,21 @@ def written(figure: "Figure", path: Path | None) -> "Figure":
             for message in ("Glyph .* missing", ".*does not support .* natively"):
                 warnings.filterwarnings("ignore", message, UserWarning)
             try:
-                figure.savefig(path)
+                _save(figure, path)
             except OSError as error:
                 reason = error.strerror or error
                 raise StorageError(f"{path}: cannot be written ({reason}). Choose another.") from error
 
     return figure
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    """Writes the file; an SVG keeps its text as text, and is the same file whenever it is written."""
+    from matplotlib import rc_context
+
+    metadata = {"Date": None, "Creator": None} if os.fspath(path).endswith(".svg") else None
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "deepbc"}):
+        figure.savefig(path, metadata=metadata)
 
 
 def short(name: str) -> str:

@@ -1,10 +1,9 @@
-"""Backtracking modes against closed forms, grids, scipy and oracles O1 to O6."""
+"""Backtracking modes against closed forms, grids, scipy and oracles O1 to O6; O3 is in tests/test_examples.py."""
 
 import itertools
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -222,55 +221,6 @@ def test_absolute_distance_on_linear_models_is_the_linear_programme():
         assert np.allclose(cf.distance, expected, rtol=0, atol=1e-9)
         moved = np.stack([cf.noise[name] - cf.factual.noise[name] for name in names], axis=-1)
         assert ((np.abs(moved) > 0).sum(-1) == 1).all()
-
-
-# Oracle O3.
-
-
-def test_german_credit_gives_the_published_explanation(data_folder):
-    table = pd.read_csv(data_folder / "tables" / "german.data", sep=" ", header=None)
-    data = pd.DataFrame({
-        "male": (table[8] != "A92").astype(float), "age": table[12].astype(float),
-        "amount": table[4].astype(float), "duration": table[1].astype(float),
-    })  # fmt: skip
-    bad = (table[20] == 2).to_numpy(float)
-    sd = data.std(ddof=0)
-    design = np.column_stack([np.ones(1000), data["male"], *(data[name] / sd[name] for name in data.columns[1:])])
-    beta = np.zeros(5)
-    for _ in range(30):
-        p = 1 / (1 + np.exp(-design @ beta))
-        beta += np.linalg.solve(design.T @ (design * (p * (1 - p))[:, None]), design.T @ (bad - p))
-    slopes = torch.tensor(beta)
-
-    def probability(parents):
-        scaled = [parents[name] / (1 if name == "male" else sd[name]) for name in data.columns]
-        return torch.sigmoid(slopes[0] + torch.cat(scaled, dim=-1) @ slopes[1:])
-
-    graph = bc.CausalGraph.parse("male, age -> amount -> duration; male, age, amount, duration -> bad")
-    laws = {name: bc.Linear() for name in data.columns}
-    scm = bc.SCM(graph, {**laws, "bad": bc.Predictor(probability)})
-    scm.fit(data)
-    weights = {"age": 1.0, "amount": 0.9909, "duration": 0.6094}
-    cf = bc.backtrack(
-        scm, data.iloc[11], {"bad": 0.5}, distance=bc.Squared(weights), scope=["age", "amount", "duration"]
-    )
-
-    assert data.iloc[11].tolist() == [0, 24, 4308, 48]
-    assert cf.values["age"].item() == pytest.approx(27.19, abs=0.01)
-    assert cf.values["amount"].item() == pytest.approx(2717, abs=2)
-    assert cf.values["duration"].item() == pytest.approx(35.65, abs=0.01)
-    assert cf.values["male"].item() == 0
-    assert cf.values["bad"].item() == pytest.approx(0.5, abs=1e-9)
-    assert cf.status == "converged"
-
-    # Wachter's explanation is the special case of unrelated variables: x = u in units of the standard deviation.
-    apart = bc.CausalGraph.parse("male, age, amount, duration -> bad")
-    loose = bc.SCM(apart, {**{n: scaled(float(sd[n])) for n in data.columns}, "bad": bc.Predictor(probability)})
-    wachter = bc.backtrack(
-        loose, data.iloc[11], {"bad": 0.5}, distance=bc.Absolute(), scope=["age", "amount", "duration"]
-    )
-    assert wachter.values["duration"].item() == pytest.approx(32.69, abs=0.01)
-    assert [wachter.values[name].item() for name in ("male", "age", "amount")] == pytest.approx([0, 24, 4308])
 
 
 # Oracles O5 and O6.
