@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from deepbc.diagnostics import CheckReport
     from deepbc.distances import Absolute, Distance, Power, Squared
     from deepbc.errors import (
         DataError,
@@ -38,6 +39,7 @@ __all__ = [
     "Absolute",
     "Additive",
     "CausalGraph",
+    "CheckReport",
     "ConvVAE",
     "Counterfactual",
     "DataError",
@@ -83,6 +85,7 @@ _HOMES = {
     "SCM": "scm",
     "Additive": "mechanisms",
     "CausalGraph": "graph",
+    "CheckReport": "diagnostics",
     "ConvVAE": "mechanisms",
     "Counterfactual": "results",
     "Distance": "distances",

@@ -188,6 +188,7 @@ class _Work:
             curves=loop.curves,
             seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
             notes=(*outcome.notes, *_ties(self.rows[name]), *_misfit(fresh, split)),
+            learned=len(split.kept),
         )
 
         return fresh, entry

@@ -3,12 +3,14 @@
 __all__ = [
     "Boxes",
     "Cells",
+    "CheckDrawing",
     "Drawing",
     "Lines",
     "Panel",
     "Pictures",
     "Scatter",
     "check_plots",
+    "plot_check",
     "plot_counterfactual",
     "plot_fit",
     "plot_panels",
@@ -17,4 +19,5 @@ __all__ = [
 
 from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
 from deepbc.plots.canvas import check_plots
+from deepbc.plots.checks import CheckDrawing, plot_check
 from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels
