@@ -182,6 +182,18 @@ def test_errors_of_a_learned_law_are_allowed_for():
     assert naive > scipy.stats.binom.ppf(1 - 1e-4, trials, 0.05)  # so the allowance is needed
 
 
+def test_claims_count_the_rows_that_were_learned_from():
+    scm, data = fitted("a -> b -> c -> d", table(300, 0)), table(300, 1)
+    assert scm.report["a"].learned == 240
+    claims = {(claim.kind, *claim.about): claim for claim in scm.check(data).claims}
+    noise = scm.abduct(data)
+    calibrated = claims["calibration", "a"]
+    assert calibrated.p == pytest.approx(kolmogorov_tail(calibrated.effect, effective(300, 240)))
+    a, c = (Ranked.of(noise[name][:, None]) for name in "ac")
+    assert claims["independence", "c", "a"].p == pytest.approx(independence(a, c, 240)[0])
+    assert independence(a, c, 240)[0] > 3 * independence(a, c)[0]
+
+
 @pytest.mark.parametrize("new", [True, False], ids=["new rows", "rows of the fit"])
 def test_right_graph_is_accepted_and_a_removed_edge_rejected(new):
     """20 data sets of 500 rows, an overall level of 1 %."""
@@ -227,8 +239,8 @@ def test_linear_law_of_bent_data_is_rejected_and_a_flow_accepted():
     assert [each.verdict for each in linear] == ["accepted", "rejected"]
     assert "its law misses how it follows from 'a'" in linear.explain()
 
-    richer = scm.replace("b", bc.Flow())
-    richer.fit(bent(800, 0), only=["b"])
+    richer = scm.replace("b", bc.Flow(correction=False))
+    richer.fit(bent(800, 0), only=["b"], training=bc.Training(epochs=40))
     flow = richer.check(bent(800, 1))
     assert flow.accepted, flow.explain()
     assert flow["b"].gain > linear["b"].gain + 0.1
