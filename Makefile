@@ -37,7 +37,6 @@ bench: $(READY)  ## Speed, as ratios in one run.
 	$(BIN)/python benchmarks/mode.py
 	$(BIN)/python benchmarks/samples.py
 	$(BIN)/python benchmarks/batch.py
-	$(BIN)/python benchmarks/check.py
 
 clean:
 	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
