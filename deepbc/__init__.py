@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from deepbc.diagnostics import CheckReport
     from deepbc.distances import Absolute, Distance, Power, Squared
     from deepbc.errors import (
         DataError,
@@ -39,6 +40,7 @@ __all__ = [
     "Additive",
     "Categorical",
     "CausalGraph",
+    "CheckReport",
     "ConvVAE",
     "Counterfactual",
     "DataError",
@@ -86,6 +88,7 @@ _HOMES = {
     "Additive": "mechanisms",
     "Categorical": "mechanisms",
     "CausalGraph": "graph",
+    "CheckReport": "diagnostics",
     "ConvVAE": "mechanisms",
     "Counterfactual": "results",
     "Distance": "distances",

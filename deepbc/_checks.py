@@ -16,6 +16,7 @@ __all__ = [
     "check_contradiction",
     "check_cost",
     "check_count",
+    "check_enough",
     "check_finite",
     "check_fits",
     "check_forced",
@@ -314,6 +315,11 @@ def check_whole_numbers(rows: Tensor, where: str) -> None:
 def check_rows(rows: int, needed: int, where: str) -> None:
     if rows < needed:
         raise FitError(f"{where}: a fit needs at least {needed} rows, got {rows}. Add rows or use a simpler mechanism.")
+
+
+def check_enough(rows: int, needed: int, where: str) -> None:
+    if rows < needed:
+        raise DataError(f"{where}: expected at least {needed} rows, got {rows}. So few tell nothing; give more.")
 
 
 def check_count(count: object, where: str, least: int = 0, most: float = math.inf) -> None:

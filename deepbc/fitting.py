@@ -196,6 +196,7 @@ class _Work:
             curves=loop.curves,
             seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
             notes=(*outcome.notes, *self._remarks(fresh, split)),
+            learned=len(split.kept),
         )
 
         return fresh, entry

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from torch import Tensor
 
 from deepbc.errors import GraphError, SettingError, StorageError
@@ -54,6 +54,7 @@ class _Fit(_Record):
     curves: dict[str, _Curve]
     seconds: float
     notes: tuple[str, ...]
+    learned: NonNegativeInt = 0
 
 
 class _Model(_Record):

@@ -254,6 +254,7 @@ class VariableFit:
         curves: The learning curve of each stage of the training.
         seconds: The time it took.
         notes: What the fit decided.
+        learned: The number of rows learned from; 0 where a model saved long ago does not say.
     """
 
     name: str
@@ -264,6 +265,7 @@ class VariableFit:
     curves: Mapping[str, Curve]
     seconds: float
     notes: tuple[str, ...]
+    learned: int = 0
 
     @property
     def epochs(self) -> int:

@@ -8,6 +8,7 @@ graph once; abduction, prediction, sampling and every counterfactual are that pa
 __all__ = ["SCM"]
 
 import copy
+import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
@@ -16,8 +17,10 @@ import torch
 from torch import Tensor
 
 from deepbc._checks import (
+    check_between,
     check_contradiction,
     check_count,
+    check_enough,
     check_finite,
     check_fits,
     check_graph,
@@ -30,7 +33,8 @@ from deepbc._checks import (
     pick,
 )
 from deepbc.data import columns_in, read
-from deepbc.errors import NotFittedError
+from deepbc.diagnostics import ENOUGH, MOST_ROWS, SAMPLES, CheckReport, Evidence, judge
+from deepbc.errors import DataError, NotFittedError
 from deepbc.fitting import Plan, fit_mechanisms, read_rows
 from deepbc.graph import CausalGraph
 from deepbc.kinds import find_kinds, read_types, suited
@@ -225,6 +229,84 @@ class SCM:
 
         return torch.stack(terms).sum(0).double().cpu()
 
+    @torch.no_grad()
+    def check(self, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckReport:
+        """Tests what the model claims of data: its laws, and the independences that its graph says hold.
+
+        Rows that the fit did not see are the better judges; those of the fit are taken too, and are milder.
+
+        Args:
+            data: Values of every variable (a `Predictor`'s may be left out), at least 20 rows, each drawn on its own.
+                Of more than 5,000 rows so many are drawn: with more, every law that was learned is found wrong.
+            seed: Same seed, same data: same report.
+            level: The probability with which a right model may be rejected.
+
+        Returns:
+            The report: the verdict, why, and how each variable fared.
+        """
+        check_between(level, 0.0, 1.0, "check level")
+        given = self.read_values(data)
+        followed = [name for name, mechanism in self.mechanisms.items() if mechanism.deterministic]
+        check_names(given, tuple(self.graph), "check data", optional=followed)
+        batch = common_batch(given)
+        check_enough(batch.numel(), ENOUGH, "check data")
+
+        chosen = torch.randperm(batch.numel(), generator=generator(seed, "check rows"))[:MOST_ROWS]
+        rows = {name: each.expand(*batch, -1).flatten(0, -2)[chosen] for name, each in given.items()}
+        try:
+            x, u = self._complete_read(rows, {})
+        except DataError:
+            self.factual_rows(data)  # names the row as it was handed in
+            raise
+        drawn = self._drawn(seed)
+        evidence = [self._evidence(name, x, u, drawn, seed) for name in self.graph.order]
+
+        return judge(evidence, given=batch.numel(), level=level, seed=seed)
+
+    def _drawn(self, seed: int) -> dict[str, Tensor]:
+        """Draws rows to be held against data; not those of `sample` for the seed, which may be the data."""
+        plain = [name for name in self.graph if name not in self._images]
+        other = int(torch.randint(2**62, (), generator=generator(seed, "check samples")))
+        noise = {name: self._draw(name, SAMPLES, other) for name in self.graph}
+        x, _ = self.complete_rows({}, noise, names={*plain, *self.graph.ancestors(*plain)})
+        for name, each in x.items():
+            check_possible(each, "noise", "value", f"Variable {name!r}")
+
+        return x
+
+    def _evidence(
+        self, name: str, x: Mapping[str, Tensor], u: Mapping[str, Tensor], drawn: Mapping[str, Tensor], seed: int
+    ) -> Evidence:
+        """Gathers what a check needs to know of a variable, whatever its law."""
+        mechanism, parents = self.mechanisms[name], self._joined(name, x, x[name][..., :0])
+        learned = {each.name: each.learned for each in self.report}.get(name, 0) or len(x[name])
+        scored = mechanism.has_density and not mechanism.deterministic
+
+        return Evidence(
+            variable=self.variables[name],
+            parents=self.graph.parents(name),
+            values=x[name].double().cpu(),
+            noise=self._tested_noise(name, x[name], parents, u[name], seed).double().cpu(),
+            returned=mechanism.predict(u[name], parents).double().cpu(),
+            drawn=drawn.get(name, x[name][:0]).double().cpu(),
+            log_prob=mechanism.log_prob(x[name], parents).double().cpu() if scored else None,
+            learned=math.inf if mechanism.given else learned,
+            exact=mechanism.exact,
+        )
+
+    def _tested_noise(self, name: str, x: Tensor, parents: Tensor, u: Tensor, seed: int) -> Tensor:
+        """The noise that a check tests, `(rows, noise)`: standard normal and independent where the model is right.
+
+        That of a class or a whole number is drawn from all that lead there; the mean of these is not normal.
+        """
+        mechanism = self.mechanisms[name]
+        if not mechanism.discrete:
+            return u[..., : mechanism.moving_dim]
+
+        chance = torch.rand(u.shape, generator=generator(seed, name, "check noise"), dtype=torch.float64)
+
+        return mechanism.draw(x, parents, chance.to(u))
+
     def replace(self, name: str, mechanism: Mechanism) -> "SCM":
         """Creates a model with one other mechanism that shares all the rest.
 
@@ -406,7 +488,12 @@ class SCM:
         self, values: Any, noise: Any, *, abduct: bool = True
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Reads, completes and checks; without abduction, what has a value gets noise of no components."""
-        given_values, given_noise = self.read_values(values), self.read_noise(noise)
+        return self._complete_read(self.read_values(values), self.read_noise(noise), abduct=abduct)
+
+    def _complete_read(
+        self, given_values: Mapping[str, Tensor], given_noise: Mapping[str, Tensor], *, abduct: bool = True
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Completes rows as they were read, and checks them."""
         deterministic = {name for name, mechanism in self.mechanisms.items() if mechanism.deterministic}
         free = {name: rows for name, rows in given_values.items() if name not in deterministic}
         check_one_source(free, given_noise, [name for name in self.graph if name not in deterministic])

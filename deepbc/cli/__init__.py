@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from deepbc import __version__
-from deepbc.cli import figures, models
+from deepbc.cli import checking, figures, models
 from deepbc.cli.screen import say
 from deepbc.errors import DeepBCError
 
@@ -21,7 +21,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Deep backtracking counterfactuals: learn a causal model, ask what would have been different.",
 )
-for command in (models.fit, models.show, models.ask, models.batch, models.sample, figures.demo, figures.reproduce):
+COMMANDS = (
+    models.fit, models.show, checking.check, models.ask, models.batch, models.sample, figures.demo, figures.reproduce,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)
 
 

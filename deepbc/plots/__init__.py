@@ -4,6 +4,7 @@ __all__ = [
     "Arrow",
     "Boxes",
     "Cells",
+    "CheckDrawing",
     "Curve",
     "Diagram",
     "Dot",
@@ -15,6 +16,7 @@ __all__ = [
     "Plane",
     "Scatter",
     "check_plots",
+    "plot_check",
     "plot_counterfactual",
     "plot_fit",
     "plot_panels",
@@ -23,5 +25,6 @@ __all__ = [
 
 from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
 from deepbc.plots.canvas import check_plots
+from deepbc.plots.checks import CheckDrawing, plot_check
 from deepbc.plots.diagrams import Arrow, Curve, Diagram, Dot, Node, Plane
 from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels
