@@ -24,7 +24,8 @@ def baseline(variable: Variable, x: Tensor) -> Tensor:
     """
     if variable.levels:
         _, place, counts = x.unique(dim=0, return_inverse=True, return_counts=True)
-        return (counts[place].to(x.dtype) / len(x)).log()
+        shares: Tensor = counts[place].to(x.dtype) / len(x)
+        return shares.log()
 
     outer = Outer(variable)
     outer.see(x)

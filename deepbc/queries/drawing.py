@@ -301,6 +301,7 @@ class Plan:
                 noise[name], more = self._inside(name, inside[name], values, given)
             else:
                 noise[name], more = self._class(name, chosen[name], values, rest[name], given)
+                values |= {} if self.asked[name].interval else {name: given[f"lower {name}"]}
             further = further + more
 
         x, u = scm.complete_rows(values, noise, names=self.names, reduced=reduced, volumes=volumes)

@@ -112,7 +112,7 @@ def backtrack_samples(
     with progress("samples", max(1, len(chunks)) * sampler.rounds(samples), None) as shown:
         for rows in chunks if len(fine) else ():
             if classes:
-                mix = _Mix(plan, solver, combinations, samples, shown.advance)
+                mix = _Mix(scm, plan, solver, combinations, samples, shown.advance)
                 part = mix.draw(question.select(rows), streams.select(rows))
             else:
                 part = plan.draw(question, mode, rows, samples, streams.select(rows), shown.advance)
@@ -135,6 +135,7 @@ class _Mix:
     """Samples of all classes upstream: those of each combination, in the share of the density that it holds.
 
     Args:
+        scm: The model.
         plan: The plan of the question itself.
         solver: What finds the start of the chains.
         combinations: The combinations of classes, each a row `(value,)` by variable.
@@ -142,6 +143,7 @@ class _Mix:
         told: To call once for each part of the work.
     """
 
+    scm: SCM
     plan: Plan
     solver: Solver
     combinations: Sequence[Rows]
@@ -152,11 +154,11 @@ class _Mix:
         """Draws samples of all rows of a question."""
         plan, count = self.plan, len(self.combinations)
         many, allowed = self._each(question)
-        mode = find_mode(plan.scm, many, self.solver, plan.distance, plan.scope)
+        mode = find_mode(self.scm, many, self.solver, plan.distance, plan.scope)
         moved = [plan.distance.moved(name, each, many.u[name]) for name, each in mode.u.items()]
         cost = torch.where((mode.endings.code == 0) & allowed, torch.stack(moved).sum(0), torch.inf).reshape(-1, count)
         rows = (cost <= cost.amin(-1, keepdim=True) + DEAR).flatten().nonzero().squeeze(-1)
-        inner = Plan.of(plan.scm, plan.sampler, plan.distance, plan.scope, many)
+        inner = Plan.of(self.scm, plan.sampler, plan.distance, plan.scope, many)
         draws = max(self.samples, LEAST_DRAWS)
         part = inner.draw(many, mode, rows, draws, streams.split(count).select(rows), self.told, weigh=True)
 
