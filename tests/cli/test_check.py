@@ -1,28 +1,12 @@
 """The command that holds a model against a table."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import deepbc as bc
-from deepbc.cli import main
-
-
-@pytest.fixture
-def command(monkeypatch, capfd):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["deepbc", "check", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "160")
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(words, left.value.code, out, err)
-
-    return run
 
 
 def table(seed: int) -> pd.DataFrame:
@@ -50,14 +34,14 @@ def folder(tmp_path_factory):
 
 
 def test_right_model_is_accepted_with_exit_code_0(folder, command):
-    done = command(folder / "right", folder / "new.csv")
+    done = command("check", folder / "right", folder / "new.csv")
     assert done.returncode == 0, done.stderr
     for part in ("variable", "accepted", "Accepted at an overall level of 1 %", "equivalence class are not tested"):
         assert part in done.stdout
 
 
 def test_wrong_model_is_rejected_with_exit_code_1(folder, tmp_path, command):
-    done = command(folder / "missing", folder / "new.csv", "--plot", tmp_path / "check.svg")
+    done = command("check", folder / "missing", folder / "new.csv", "--plot", tmp_path / "check.svg")
     assert done.returncode == 1
     assert "The noise of 'c' depends on that of 'a'" in done.stdout
     assert f"figure: {tmp_path / 'check.svg'}" in done.stdout
@@ -65,7 +49,7 @@ def test_wrong_model_is_rejected_with_exit_code_1(folder, tmp_path, command):
 
 
 def test_json_is_the_report_of_the_library(folder, command):
-    done = command(folder / "missing", folder / "new.csv", "--json", "--level", "0.05", "--seed", 2)
+    done = command("check", folder / "missing", folder / "new.csv", "--json", "--level", "0.05", "--seed", 2)
     assert done.returncode == 1
     told = json.loads(done.stdout)
     report = bc.SCM.load(folder / "missing").check(pd.read_csv(folder / "new.csv")[["a", "b", "c"]], seed=2, level=0.05)
@@ -77,8 +61,8 @@ def test_json_is_the_report_of_the_library(folder, command):
 
 
 def test_rows_with_gaps_can_be_left_out(folder, command):
-    assert command(folder / "right", folder / "gaps.csv").returncode == 2
-    done = command(folder / "right", folder / "gaps.csv", "--drop-missing")
+    assert command("check", folder / "right", folder / "gaps.csv").returncode == 2
+    done = command("check", folder / "right", folder / "gaps.csv", "--drop-missing")
     assert done.returncode == 0
     assert "399 rows" in done.stdout
 
@@ -95,7 +79,7 @@ def test_rows_with_gaps_can_be_left_out(folder, command):
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, words, part, command):
-    done = command(folder / words[0], folder / words[1], *words[2:])
+    done = command("check", folder / words[0], folder / words[1], *words[2:])
     assert done.returncode == 2
     assert part in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -2,43 +2,16 @@
 
 import io
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import deepbc as bc
-from deepbc.cli import main
-
-PROGRAM = Path(sys.executable).parent / "deepbc"
-ALONE = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-
-
-def deepbc(*words) -> subprocess.CompletedProcess:
-    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, env=ALONE)
-
-
-@pytest.fixture
-def command(monkeypatch, capfd):
-    """Runs a command in this process, which is quicker than a program that has torch to load."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["deepbc", *map(str, words)])
-        monkeypatch.setenv("COLUMNS", "120")
-        with pytest.raises(SystemExit) as left:
-            main()
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(words, left.value.code, out, err)
-
-    return run
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, command):
     """A table of age -> income; age, income -> amount, and a model of it."""
     folder = tmp_path_factory.mktemp("tables")
     draw = np.random.default_rng(0)
@@ -49,7 +22,7 @@ def folder(tmp_path_factory):
     table.to_csv(folder / "data.csv", index=False)
     table.to_parquet(folder / "data.parquet")
     graph = "age -> income; age, income -> amount"
-    done = deepbc("fit", folder / "data.csv", "--graph", graph, "--bounds", "amount=0,", "--out", folder / "model")
+    done = command("fit", folder / "data.csv", "--graph", graph, "--bounds", "amount=0,", "--out", folder / "model")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "held-out nll" in done.stdout
@@ -94,7 +67,7 @@ def test_show_tells_graph_laws_and_report(folder, command):
 @pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
 def test_answers_are_those_of_the_library(folder, data, command):
     words = ["ask", folder / "model", folder / data, "--row", 3, "--row", 7, "--if", "amount=9", "--weight", "age=2"]
-    done = deepbc(*words, "--json")
+    done = command(*words, "--json")
     assert done.returncode == 0, done.stderr
     came = pd.DataFrame(json.loads(done.stdout))
     assert came["row"].tolist() == [3, 7]
@@ -159,9 +132,9 @@ def test_vectors_are_told_by_component(tmp_path, command):
             assert label in done.stdout
 
 
-def test_a_batch_asks_every_row(folder, tmp_path):
+def test_a_batch_asks_every_row(folder, tmp_path, command):
     words = ["batch", folder / "model", folder / "data.csv", "--if", "amount=9", "--weight", "age=2", "--chunk", "150"]
-    done = deepbc(*words, "--out", tmp_path / "answers.csv")
+    done = command(*words, "--out", tmp_path / "answers.csv")
     assert done.returncode == 0, done.stderr
     assert "400 rows in" in done.stdout
     assert "400 converged, 0 failed, 0 bad" in done.stdout
@@ -234,7 +207,12 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         (["ask", "{model}", "{data}", "--if", "amount=9"], "--row"),
         ([*FIT[:3], "age -> wealth", *FIT[4:]], "unknown name 'wealth'"),
         ([*FIT[:3], "age -> income -> age", *FIT[4:]], "cycle"),
-        ([*FIT[:3], "age -> name", *FIT[4:]], "expected numbers, got the text 'n0'"),
+        ([*FIT[:3], "age -> name", *FIT[4:]], "expected at most 100 levels, got 400, such as 'n0'"),
+        ([*FIT[:3], "age -> name", *FIT[4:], "--type", "name=real"], "expected numbers, got the text 'n0'"),
+        ([*FIT, "--type", "income"], "type 'income'"),
+        ([*FIT, "--type", "income=number"], "expected 'real', 'integer', 'category' or a list of ordered levels"),
+        ([*FIT, "--type", "income=integer"], "expected whole numbers"),
+        ([*FIT, "--type", "wealth=real"], "unknown name 'wealth'"),
         ([*FIT, "--bounds", "income=3"], "bounds of 'income'"),
         ([*FIT, "--spec", "model.yaml"], "expected --graph"),
         (["fit", "{data}", "--out", "{new}"], "expected --graph"),

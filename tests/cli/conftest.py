@@ -1,0 +1,68 @@
+"""Runs the installed program, each command in a process of its own.
+
+A process that has loaded torch once forks for every command and runs the program's own file there, so that a command
+takes a fraction of a second: arguments, output, exit code and files are those of the program.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).parent / "deepbc"
+SERVER = """
+import json, os, runpy, sys, traceback
+import deepbc.batches, deepbc.spec, deepbc.plots, matplotlib.figure, pandas, pydantic, rich.table, typer
+
+def run(words, files):
+    for number, file in enumerate([os.devnull, *files]):
+        os.dup2(os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.argv = words
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 70
+    return 0
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    child = os.fork()
+    if not child:
+        os.chdir(asked["folder"])
+        code = run(asked["words"], asked["files"])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def server():
+    settings = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": settings}
+    with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def command(server, tmp_path_factory):
+    """Runs the program with words, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("command")
+
+    def run(*words):
+        files = [folder / "out", folder / "err"]
+        asked = {"words": [str(PROGRAM), *map(str, words)], "files": list(map(str, files)), "folder": str(folder)}
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return subprocess.CompletedProcess(words, code, *(file.read_text() for file in files))
+
+    return run
