@@ -8,7 +8,6 @@ graph once; abduction, prediction, sampling and every counterfactual are that pa
 __all__ = ["SCM"]
 
 import copy
-import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
@@ -33,7 +32,7 @@ from deepbc._checks import (
     pick,
 )
 from deepbc.data import columns_in, read
-from deepbc.diagnostics import ENOUGH, MOST_ROWS, SAMPLES, CheckReport, Evidence, judge
+from deepbc.diagnostics import ENOUGH, MOST_ROWS, SAMPLES, CheckReport, Evidence, Rows, judge
 from deepbc.errors import DataError, NotFittedError
 from deepbc.fitting import Plan, fit_mechanisms, read_rows
 from deepbc.graph import CausalGraph
@@ -259,7 +258,17 @@ class SCM:
             self.factual_rows(data)  # names the row as it was handed in
             raise
         drawn = self._drawn(seed)
-        evidence = [self._evidence(name, x, u, drawn, seed) for name in self.graph.order]
+        learned = {each.name: each.learned for each in self.report}
+        evidence = [
+            Evidence.of(
+                self.mechanisms[name],
+                Rows(x[name], u[name], self._joined(name, x, x[name][..., :0])),
+                drawn.get(name, x[name][:0]),
+                learned.get(name) or len(x[name]),
+                seed,
+            )
+            for name in self.graph.order
+        ]
 
         return judge(evidence, given=batch.numel(), level=level, seed=seed)
 
@@ -273,39 +282,6 @@ class SCM:
             check_possible(each, "noise", "value", f"Variable {name!r}")
 
         return x
-
-    def _evidence(
-        self, name: str, x: Mapping[str, Tensor], u: Mapping[str, Tensor], drawn: Mapping[str, Tensor], seed: int
-    ) -> Evidence:
-        """Gathers what a check needs to know of a variable, whatever its law."""
-        mechanism, parents = self.mechanisms[name], self._joined(name, x, x[name][..., :0])
-        learned = {each.name: each.learned for each in self.report}.get(name, 0) or len(x[name])
-        scored = mechanism.has_density and not mechanism.deterministic
-
-        return Evidence(
-            variable=self.variables[name],
-            parents=self.graph.parents(name),
-            values=x[name].double().cpu(),
-            noise=self._tested_noise(name, x[name], parents, u[name], seed).double().cpu(),
-            returned=mechanism.predict(u[name], parents).double().cpu(),
-            drawn=drawn.get(name, x[name][:0]).double().cpu(),
-            log_prob=mechanism.log_prob(x[name], parents).double().cpu() if scored else None,
-            learned=math.inf if mechanism.given else learned,
-            exact=mechanism.exact,
-        )
-
-    def _tested_noise(self, name: str, x: Tensor, parents: Tensor, u: Tensor, seed: int) -> Tensor:
-        """The noise that a check tests, `(rows, noise)`: standard normal and independent where the model is right.
-
-        That of a class or a whole number is drawn from all that lead there; the mean of these is not normal.
-        """
-        mechanism = self.mechanisms[name]
-        if not mechanism.discrete:
-            return u[..., : mechanism.moving_dim]
-
-        chance = torch.rand(u.shape, generator=generator(seed, name, "check noise"), dtype=torch.float64)
-
-        return mechanism.draw(x, parents, chance.to(u))
 
     def replace(self, name: str, mechanism: Mechanism) -> "SCM":
         """Creates a model with one other mechanism that shares all the rest.

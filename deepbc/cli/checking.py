@@ -63,18 +63,18 @@ def check(
 
 
 def _print(report: "CheckReport") -> None:
-    table = Table("variable", "verdict", "gain (nats)", "noise: gap", "p", "depends", "on", "p", "round trip (sd)")
+    table = Table("variable", "verdict", "gain (nats)", "noise off by", "depends", "on most")
     for each in report:
-        gain = "" if math.isnan(each.gain) else f"{each.gain:+.3f} ± {each.gain_error:.3f}"
-        noise = (_number(each.gap, ".3f"), _number(each.gap_p, ".2g"))
-        others = (_number(each.dependence, ".2f"), each.dependence_on, _number(each.dependence_p, ".2g"))
-        add_row(table, each.name, each.verdict, gain, *noise, *others, _number(each.round_trip, ".0e"))
+        gain = "" if math.isnan(each.gain) else f"{each.gain:+.3f}"
+        noise, others = _judged(each.gap, each.gap_p), _judged(each.dependence, each.dependence_p)
+        add_row(table, each.name, each.verdict, gain, noise, others, each.dependence_on)
     console.print(table)
     say(report.explain())
 
 
-def _number(number: float, form: str) -> str:
-    return "" if math.isnan(number) else format(number, form)
+def _judged(size: float, p: float) -> str:
+    """How large something is, and how likely that would be."""
+    return "" if math.isnan(size) else f"{size:.2f}, p {p:.1g}"
 
 
 def _told(report: "CheckReport") -> dict[str, Any]:

@@ -1,6 +1,18 @@
 """Judges a fit from plain tensors: does the data bear out what the model claims? It never sees a model."""
 
-__all__ = ["DIRECTIONS", "ENOUGH", "MOST_ROWS", "SAMPLES", "CheckReport", "Claim", "Evidence", "VariableCheck", "judge"]
+__all__ = [
+    "DIRECTIONS",
+    "ENOUGH",
+    "MOST_ROWS",
+    "SAMPLES",
+    "CheckReport",
+    "Claim",
+    "Evidence",
+    "Rows",
+    "VariableCheck",
+    "judge",
+]
 
-from deepbc.diagnostics.judging import ENOUGH, MOST_ROWS, SAMPLES, Evidence, judge
+from deepbc.diagnostics.evidence import Evidence, Rows
+from deepbc.diagnostics.judging import ENOUGH, MOST_ROWS, SAMPLES, judge
 from deepbc.diagnostics.report import DIRECTIONS, CheckReport, Claim, VariableCheck

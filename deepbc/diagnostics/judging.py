@@ -19,11 +19,11 @@ References:
     Weak convergence of the sample distribution function when parameters are estimated (Durbin, 1973).
 """
 
-__all__ = ["ENOUGH", "MOST_ROWS", "SAMPLES", "Evidence", "judge"]
+__all__ = ["ENOUGH", "MOST_ROWS", "SAMPLES", "judge"]
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -32,9 +32,9 @@ from deepbc._checks import check_possible
 from deepbc.diagnostics.baseline import baseline
 from deepbc.diagnostics.dependence import Ranked, independence, mutual_independence
 from deepbc.diagnostics.energy import energy_test
+from deepbc.diagnostics.evidence import Evidence
 from deepbc.diagnostics.report import CheckReport, Claim, VariableCheck
 from deepbc.diagnostics.significance import effective, holm, kolmogorov_tail, normal_tail
-from deepbc.variables import Variable
 
 # With fewer rows nothing can be told; with more, laws are rejected for errors that matter to nobody.
 ENOUGH, MOST_ROWS = 20, 5_000
@@ -46,48 +46,6 @@ MOST_COMPONENTS = 16
 # a part of its standard deviation.
 LEAST_LOSS, RETURNED = 0.01, 1e-3
 BINS = 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
-    r"""What is known of one variable.
-
-    Args:
-        variable: The variable.
-        parents: The names of its parents.
-        values: Values :math:`x` of the data, in any order of the rows, with shape `(rows, value)`.
-        noise: The noise :math:`u` to be tested, with shape `(rows, noise)`; no components where the law has none.
-        returned: What the law makes of noise and parents again, with shape `(rows, value)`.
-        drawn: Values of rows that the model drew, with shape `(samples, value)`.
-        log_prob: The log-density of each row given its parents, with shape `(rows,)`; None where the law has none.
-        learned: The number of rows that the law was learned from; infinite where it was given.
-        exact: Whether the noise is what the law implies, rather than an estimate.
-    """
-
-    variable: Variable
-    parents: tuple[str, ...]
-    values: Tensor
-    noise: Tensor
-    returned: Tensor
-    drawn: Tensor
-    log_prob: Tensor | None
-    learned: float
-    exact: bool
-
-    @property
-    def name(self) -> str:
-        """The name of the variable."""
-        return self.variable.name
-
-    @property
-    def noisy(self) -> bool:
-        """Whether there is any noise to test."""
-        return self.noise.shape[-1] > 0
-
-    @property
-    def pictured(self) -> bool:
-        """Whether the variable is an image."""
-        return self.variable.kind == "image"
 
 
 def judge(evidence: Sequence[Evidence], *, given: int, level: float, seed: int) -> CheckReport:

@@ -88,7 +88,7 @@ class Additive(Mechanism):
         self.outer.see(rows.x)
         self.inputs.see(rows.parents)
         y, _ = self.outer.inward(rows.x)
-        shift, slope, factor = fit_gaussian(self.inputs.inward(rows.parents), y, self._bound().child.name)
+        shift, slope, factor = fit_gaussian(self.inputs.inward(rows.parents), y, self.bound.child.name)
 
         self.shift.copy_(shift)
         self.slope.copy_(slope)

@@ -96,12 +96,12 @@ class Mechanism(Learner):
     @property
     def value_dim(self) -> int:
         """The dimension of a value."""
-        return self._bound().child.dim
+        return self.bound.child.dim
 
     @property
     def parents_dim(self) -> int:
         """The dimension of the parents together."""
-        return self._bound().parents_dim
+        return self.bound.parents_dim
 
     @property
     def given(self) -> bool:
@@ -275,11 +275,13 @@ class Mechanism(Learner):
 
     def fit(self, rows: Rows, train: Train) -> Outcome:
         """Learns the weights of a bound mechanism from rows; `train` runs the training loop."""
-        self._bound()
+        self.bound  # noqa: B018 # fails where there is none
 
         return self._fit(rows, train)
 
-    def _bound(self) -> Family:
+    @property
+    def bound(self) -> Family:
+        """The variable and its parents."""
         if self.family is None:
             raise NotFittedError(f"{self!r} has no variable yet. Put it into an SCM and call fit.")
 
@@ -287,7 +289,7 @@ class Mechanism(Learner):
 
     def _aligned(self, given: Tensor, dim: int, parents: Tensor, what: str) -> tuple[Tensor, Tensor]:
         """Checks the last axes and gives both tensors one batch shape."""
-        where = f"Variable {self._bound().child.name!r}"
+        where = f"Variable {self.bound.child.name!r}"
         batch = check_axes(where, what, given, dim, parents, self.parents_dim)
 
         return given.expand(*batch, -1), parents.expand(*batch, -1)
@@ -306,7 +308,7 @@ class Mechanism(Learner):
     def _check_density(self) -> None:
         if not self.has_density:
             raise SettingError(
-                f"Variable {self._bound().child.name!r}: {self!r} has no exact density. Leave it out, for example "
+                f"Variable {self.bound.child.name!r}: {self!r} has no exact density. Leave it out, for example "
                 f"scm.log_prob(values, of=[...])."
             )
 

@@ -71,9 +71,9 @@ class Equation(Mechanism):
 
     def _call(self, function: Callable[..., Tensor], given: Tensor, parents: Tensor, dim: int, what: str) -> Tensor:
         batch, rows = given.shape[:-1], given.shape[:-1].numel()
-        split = self._bound().split(parents.reshape(rows, parents.shape[-1]).double())
+        split = self.bound.split(parents.reshape(rows, parents.shape[-1]).double())
         result = function(given.reshape(rows, given.shape[-1]).double(), split)
-        where = f"Variable {self._bound().child.name!r}, {what} of its Equation"
+        where = f"Variable {self.bound.child.name!r}, {what} of its Equation"
 
         return check_law(result, rows, dim, where).reshape(*batch, dim).to(given.dtype)
 

@@ -196,7 +196,7 @@ class Flow(Mechanism):
         self.inputs.see(rows.parents)
         self.outer.see(rows.x)
         x, parents = rows.x[:ROWS_FOR_A_START], rows.parents[:ROWS_FOR_A_START]
-        fit_gaussian(self.inputs.inward(parents), self.outer.inward(x)[0], self._bound().child.name)
+        fit_gaussian(self.inputs.inward(parents), self.outer.inward(x)[0], self.bound.child.name)
 
         losses, states = [], []
         for straight in (True, False):

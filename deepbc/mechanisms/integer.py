@@ -58,7 +58,7 @@ class Integer(Discrete):
         return _between(self.law, lower, upper, parents)
 
     def _hard(self, u: Tensor, parents: Tensor) -> Tensor:
-        variable = self._bound().child
+        variable = self.bound.child
 
         return self.law._predict(u, parents).round().clamp(variable.lower, variable.upper)
 
@@ -66,7 +66,7 @@ class Integer(Discrete):
         return self.law._predict(u, parents)
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
-        variable = self._bound().child
+        variable = self.bound.child
         chance = torch.rand(rows.column.shape, generator=generator(0, variable.name, "spread"), dtype=torch.float64)
         spread = (rows.column + chance.to(rows.column) - 0.5).clamp(*interior(*variable.support, rows.column.dtype))
         outcome = self.law.fit(
@@ -107,7 +107,7 @@ class _Rounded(Learner):
 
 def _between(law: Mechanism, lower: Tensor, upper: Tensor, parents: Tensor) -> Interval:
     """The noises of a continuous law that lead to numbers that are rounded to those from one to another."""
-    bounds = law._bound().child.lower, law._bound().child.upper
+    bounds = law.bound.child.lower, law.bound.child.upper
     ends = []
     for end in (lower - 0.5, upper + 0.5):
         u = law._abduct(end.clamp(*interior(*bounds, end.dtype)), parents)

@@ -78,7 +78,7 @@ class Linear(Mechanism):
         self.outer.see(x)
         self.inputs.see(parents)
         y, _ = self.outer.inward(x)
-        shift, slope, factor = fit_gaussian(self.inputs.inward(parents), y, self._bound().child.name)
+        shift, slope, factor = fit_gaussian(self.inputs.inward(parents), y, self.bound.child.name)
 
         self.shift.copy_(shift)
         self.slope.copy_(slope)

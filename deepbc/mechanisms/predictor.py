@@ -70,7 +70,7 @@ class Predictor(Mechanism):
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         batch = parents.shape[:-1]
         rows = parents.reshape(batch.numel(), parents.shape[-1])
-        where = f"Variable {self._bound().child.name!r}, its Predictor"
+        where = f"Variable {self.bound.child.name!r}, its Predictor"
         result = self._ask(rows.double(), where) if self.module is None else _run(self.module, rows, where)
         checked = check_law(result, batch.numel(), self.value, where)
 
@@ -80,7 +80,7 @@ class Predictor(Mechanism):
         """Asks the function, by differences where autograd cannot follow it."""
 
         def plain(rows: Tensor) -> Tensor:
-            result: object = self._source[0](self._bound().split(rows))
+            result: object = self._source[0](self.bound.split(rows))
             result = torch.as_tensor(result).double() if isinstance(result, np.ndarray) else result
             return check_law(result, len(rows), self.value, where)
 
@@ -94,7 +94,7 @@ class Predictor(Mechanism):
         if followed.requires_grad:
             return followed
 
-        sd = [each.sd or (1.0,) * each.dim for each in self._bound().parents]
+        sd = [each.sd or (1.0,) * each.dim for each in self.bound.parents]
         steps = STEP * torch.tensor([spread for each in sd for spread in each], dtype=rows.dtype, device=rows.device)
         result: Tensor = _Differences.apply(rows, plain, steps)  # type: ignore[no-untyped-call]
 

@@ -242,7 +242,7 @@ class ConvVAE(Mechanism):
         if self.preset == "paper":
             # Its loss is the squared error. The text does not say of which units; beside a beta of 3, that of pixels
             # from 0 to 1 leaves the noise next to nothing to tell, so they are standard deviations, as elsewhere.
-            sd = self._bound().child.sd[0] / (self.pixels[1] - self.pixels[0])
+            sd = self.bound.child.sd[0] / (self.pixels[1] - self.pixels[0])
             self.log_sigma.copy_((sd * math.sqrt(0.5)).log())
             return
 
@@ -256,7 +256,7 @@ class ConvVAE(Mechanism):
 
     def _range(self, column: Tensor) -> Tensor:
         """The declared bounds, or the least and the largest value seen."""
-        child = self._bound().child
+        child = self.bound.child
         seen = torch.stack([column.min(), column.max()]).tolist()
         ends = (child.lower, child.upper)
 
@@ -273,7 +273,7 @@ class ConvVAE(Mechanism):
         weights = torch.linalg.lstsq(known, self._seen(rows.context[kept]).double(), driver="gelsd").solution
         seen = self._seen(rows.context[rows.held[:ROWS_FOR_A_START]]).double()
         told = 1 - (held @ weights - seen).square().mean(0) / seen.var(0, correction=0)
-        names = [name for parent in self._bound().parents for name in [parent.name] * parent.dim]
+        names = [name for parent in self.bound.parents for name in [parent.name] * parent.dim]
         parts = [f"{max(0.0, part):.0%} of {name}" for name, part in zip(names, told.tolist(), strict=True)]
 
         return (f"the noise tells {', '.join(parts)} (part of the variance)",)
@@ -338,7 +338,7 @@ class ConvVAE(Mechanism):
 
     def _images(self, x: Tensor) -> Tensor:
         """Brings rows `(batch, value)` to images of about 0 to 1, with shape `(batch, channel, height, width)`."""
-        shape, low = self._bound().child.shape, self.pixels[0]
+        shape, low = self.bound.child.shape, self.pixels[0]
         x = (x.to(low) - low) / (self.pixels[1] - low)
         x = x.reshape(-1, *shape)
         if len(shape) == 2:
@@ -348,7 +348,7 @@ class ConvVAE(Mechanism):
 
     def _rows(self, image: Tensor) -> Tensor:
         """Brings images back to rows."""
-        shape = self._bound().child.shape
+        shape = self.bound.child.shape
         if len(shape) == 3 and shape[0] not in CHANNELS:
             image = image.movedim(1, -1)
 
