@@ -188,7 +188,7 @@ def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[
             continue
         values, (lower, upper) = chunk[column].to_numpy(), variable.support
         possible &= np.isfinite(values) & (values > lower) & (values < upper)
-        possible &= (values % 1 == 0) | (not variable.whole)
+        possible &= (values == np.round(values)) | (not variable.whole)
 
     return possible
 

@@ -59,17 +59,18 @@ def read_table(
 
 
 def read_chunks(
-    path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool]
+    path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool] | None = None
 ) -> Iterator["pandas.DataFrame"]:
-    """Reads as `read_table` does, so many rows at a time.
+    """Reads as `read_table` does, so many rows at a time, and guesses nothing.
 
     Args:
         path: The file.
         names: The columns.
         rows: The rows of a chunk.
-        labels: Whether each column holds labels.
+        labels: Whether each column holds labels; one that is not named holds numbers.
     """
     path = Path(path)
+    labels = dict.fromkeys(names, False) | dict(labels or {})
     ending = _check(path, names)
     chunks = _chunks(path, ending, rows)
     while True:
@@ -123,17 +124,29 @@ def _columns(
             column.dtype, pandas.StringDtype | pandas.CategoricalDtype
         ):
             raise DataError(f"{path}, {name!r}: expected numbers or labels, got {column.dtype}. Convert it first.")
-        # Truth values and categories are no numbers, whatever they are called.
-        plain = column.astype(object).map(lambda item: str(item) if isinstance(item, bool) else item)
-        numbers = pandas.to_numeric(plain, errors="coerce")
-        words = column.notna() & numbers.isna()
-        if labels.get(name, words.sum() > (~words & column.notna()).sum()):
+        numbers = None if labels.get(name) else _numbers(column)
+        if numbers is None or (name not in labels and _mostly_words(column, numbers)):
             columns[name] = _labels(column)
         else:
-            columns[name] = numbers.astype(float)
-            _check_numbers(column, columns[name], f"{path}, {name!r}")
+            _check_numbers(column, numbers, f"{path}, {name!r}")
+            columns[name] = numbers
 
     return pandas.DataFrame(columns, index=frame.index)
+
+
+def _numbers(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
+    """The numbers in a column, with gaps for all else; truth values and categories are no numbers."""
+    import pandas
+
+    labelled = column.dtype.kind == "b" or isinstance(column.dtype, pandas.CategoricalDtype)
+    if labelled or pandas.api.types.infer_dtype(column, skipna=True) == "boolean":
+        return pandas.Series(float("nan"), index=column.index)
+
+    return pandas.to_numeric(column, errors="coerce").astype(float)
+
+
+def _mostly_words(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]") -> bool:
+    return bool((column.notna() & numbers.isna()).sum() > numbers.notna().sum())
 
 
 def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":

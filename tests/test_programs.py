@@ -44,7 +44,7 @@ def test_commands_and_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch,
     names = {"__name__": "page"}
     parts = re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text(), flags=re.M | re.S)
     commands = [line for kind, text in parts if kind == "sh" for line in text.splitlines()]
-    assert {shlex.split(line)[1] for line in commands} >= {"fit", "show", "ask", "batch", "sample"}
+    assert {shlex.split(line)[1] for line in commands} >= {"fit", "show", "check", "ask", "batch", "sample"}
 
     for kind, text in parts:
         if kind == "python":

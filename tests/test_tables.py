@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import deepbc as bc
-from deepbc.tables import check_whole, join_tables, read_chunks, read_table, write_table
+from deepbc.tables import check_whole, join_tables, read_chunks, read_table, with_integers, write_table
 
 TABLE = pd.DataFrame({"a": [1.0, 2.5, -3e10], "b": [1, 2, 3], "c": ["x", "y", "z"]})
 
@@ -48,12 +48,43 @@ def test_parts_are_joined_whatever_their_names_hold(tmp_path):
         assert read_table(tmp_path / f"whole.{ending}", names).equals(frame.astype(float))
 
 
+def as_numbers(path, names):
+    return read_table(path, names, dict.fromkeys(names, False))
+
+
 @pytest.mark.parametrize("column", [[True, False, True], pd.to_datetime(["2020-01-01"] * 3)])
 def test_dates_and_truth_values_are_no_numbers(tmp_path, column):
     TABLE.assign(a=column).to_parquet(tmp_path / "t.parquet")
-    for read in (read_table, lambda *words: next(read_chunks(*words, 2))):
-        with pytest.raises(bc.DataError, match="'a': expected numbers, got"):
+    for read in (as_numbers, lambda *words: next(read_chunks(*words, 2))):
+        with pytest.raises(bc.DataError, match="'a': expected numbers"):
             read(tmp_path / "t.parquet", ["a"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_labels_are_told_from_numbers(tmp_path, ending):
+    words = pd.DataFrame(
+        {
+            "word": ["b", None, "a", "1"],
+            "flag": [True, False, True, True],
+            "few": [1.0, 2.0, 3.0, np.nan],
+            "kind": pd.Categorical(["x", "y", "x", "x"]),
+        }
+    )
+    write_table(words, tmp_path / f"t.{ending}")
+    table = read_table(tmp_path / f"t.{ending}", list(words))
+    assert table["word"].tolist() == ["b", None, "a", "1"]
+    assert table["flag"].tolist() == [True, False, True, True]
+    assert table["kind"].tolist() == ["x", "y", "x", "x"]
+    assert table["few"].dtype == float
+    assert with_integers(table[:3])["few"].tolist() == [1, 2, 3]
+    assert with_integers(table[:3])["few"].dtype == np.int64
+    assert with_integers(table)["few"].dtype == float
+
+
+def test_a_word_among_numbers_is_a_gap(tmp_path):
+    (tmp_path / "t.csv").write_text("a\n1\n2\nmany\n3\n")
+    assert read_table(tmp_path / "t.csv", ["a"])["a"].isna().tolist() == [False, False, True, False]
+    assert read_table(tmp_path / "t.csv", ["a"], {"a": True})["a"].tolist() == ["1", "2", "many", "3"]
 
 
 def test_a_comma_at_the_end_of_lines_does_no_harm(tmp_path):
@@ -85,7 +116,7 @@ def test_whole_numbers_may_name_columns(tmp_path):
 def test_what_is_no_table_is_said(tmp_path, name, content, part):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    for read in (read_table, lambda *words: list(read_chunks(*words, 2))):
+    for read in (as_numbers, lambda *words: list(read_chunks(*words, 2))):
         with pytest.raises(bc.DataError, match=part):
             read(tmp_path / name, ["a"])
 
