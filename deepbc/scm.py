@@ -425,6 +425,19 @@ class SCM:
 
         return x, u
 
+    def excess_rows(self, name: str, x: Mapping[str, Tensor], u: Tensor) -> Tensor:
+        """How far noise is outside the region that leads to the value of a discrete variable, side by side.
+
+        Args:
+            name: The variable.
+            x: Values of it and of its parents, with shape `(*batch, value)`.
+            u: Its noise, with shape `(*batch, noise)`.
+        """
+        mechanism = self.mechanisms[name]
+        assert isinstance(mechanism, Discrete)  # noqa: S101 # its variable is
+
+        return mechanism.region(x[name], x[name], self._joined(name, x, x[name][..., :0])).excess(u)
+
     def factual_rows(self, values: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Reads the values of a factual world and abducts its noise, both as rows."""
         return self._complete_checked(values, None)

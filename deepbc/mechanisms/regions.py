@@ -26,6 +26,8 @@ from deepbc.normal import LOG_SQRT_2PI, hazard, log_mass, mean_between, quantile
 
 # Regions are drawn in by so much of a noise, or by this part of their width, so that rounding cannot leave them.
 HAIR, PART = 1e-6, 0.1
+# How far inside a noise is where there is no side.
+INWARD = -1e3
 # The integral: nodes on either side of the peak, how far they reach, and how often the peak is halved in on.
 NODES, REACH, HALVINGS = 24, 6.5, 14
 # Noise is drawn from the peak's surroundings by so many steps.
@@ -46,6 +48,10 @@ class Region(ABC):
     @abstractmethod
     def nearest(self, u: Tensor) -> Tensor:
         """The noise in it that is nearest to a noise, both with shape `(*batch, noise)`; one inside stays."""
+
+    @abstractmethod
+    def excess(self, u: Tensor) -> Tensor:
+        """How far a noise `(*batch, noise)` is outside, side by side, with shape `(*batch, sides)`; below 0 inside."""
 
     @abstractmethod
     def draw(self, chance: Tensor) -> Tensor:
@@ -88,6 +94,11 @@ class Interval(Region):
         there = (u > self.lower) & (u < self.upper)
 
         return torch.where(there, u, torch.maximum(torch.minimum(u, high), low))
+
+    def excess(self, u: Tensor) -> Tensor:
+        sides = torch.cat([self.lower - u, u - self.upper], dim=-1)
+
+        return torch.where(sides.isfinite(), sides, INWARD)
 
     def draw(self, chance: Tensor) -> Tensor:
         low, high = self._drawn_in()
@@ -148,6 +159,13 @@ class Wedge(Region):
         moved = torch.where(self.chosen, t + HAIR / 2 - self.means, torch.minimum(u, t - HAIR / 2 - self.means))
 
         return torch.where(there, u, moved)
+
+    def excess(self, u: Tensor) -> Tensor:
+        g = self.means + u
+        highest = torch.where(self.base, self.offset, self._own(g))
+        above_base = (self.offset - highest).masked_fill(self.base, INWARD)
+
+        return torch.cat([(g - highest).masked_fill(self.chosen, INWARD), above_base], dim=-1)
 
     def draw(self, chance: Tensor) -> Tensor:
         t = torch.where(self.base, self.offset, self._draw_height(self._own(chance)))

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from deepbc._checks import check_classes, check_type
 from deepbc.distances import Distance, read_distance
+from deepbc.mechanisms.regions import HAIR
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
 from deepbc.queries.classes import Found, Rows, moving_classes, search_classes, unchanging
@@ -154,6 +155,7 @@ class _Plan:
         aims: What each variable of the antecedent is to be, with shape `(rows, value)`.
         names: The antecedent and its causes, in topological order.
         pinned: The variables whose value is given and whose noise is implied.
+        kept: The discrete variables whose value is given and whose noise, which may not move, has to lead there.
         free: The variables whose noise is sought.
         fixed: The variables that cannot change.
         scope: The variables whose noise may move.
@@ -165,6 +167,7 @@ class _Plan:
     aims: Mapping[str, Asked]
     names: tuple[str, ...]
     pinned: tuple[str, ...]
+    kept: tuple[str, ...]
     free: tuple[str, ...]
     fixed: tuple[str, ...]
     scope: frozenset[str]
@@ -180,10 +183,13 @@ class _Plan:
             for name in names
             if name in aims and solver.pins and scm.mechanisms[name].pinnable and not aims[name].interval
         )
-        free = tuple(name for name in names if name not in pinned and name in scope and scm.mechanisms[name].moving_dim)
-        fixed = unchanging(scm, names, {*pinned, *free})
+        kept = tuple(name for name in pinned if scm.variables[name].discrete and name not in scope)
+        pinned = tuple(name for name in pinned if name not in kept)
+        given = (*pinned, *kept)
+        free = tuple(name for name in names if name not in given and name in scope and scm.mechanisms[name].moving_dim)
+        fixed = unchanging(scm, names, {*given, *free})
 
-        return cls(scm, solver, distance, aims, names, pinned, free, fixed, frozenset(scope))
+        return cls(scm, solver, distance, aims, names, pinned, kept, free, fixed, frozenset(scope))
 
     @property
     def reaches(self) -> bool:
@@ -208,7 +214,7 @@ class _Plan:
         scm, carriers = self.scm, (*self.free, *self.pinned)
         sizes = [scm.mechanisms[name].moving_dim for name in self.free]
         sd = {name: scm.spread(name) for name in aims}
-        constrained = [name for name in self.names if name in aims and name not in self.pinned]
+        constrained = [name for name in self.names if name in aims and name not in (*self.pinned, *self.kept)]
         empty = next(iter(u.values()))[:, :0]
 
         def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -220,16 +226,19 @@ class _Plan:
             rest = {name: given[f"rest of {name}"] for name in self.pinned}
             after, implied = scm.complete_rows(values, {**held, **noise}, names=self.names, reduced=reduced, rest=rest)
 
+            sides = [scm.excess_rows(name, after, given[f"noise of {name}"]) for name in self.kept]
+
             return (
                 beside([implied[name] for name in self.pinned], v[:, :0]),
-                beside([after[name] / sd[name] for name in constrained], v[:, :0]),
+                beside([*(after[name] / sd[name] for name in constrained), *sides], v[:, :0]),
             )
 
         with torch.no_grad():
             given = {f"noise of {name}": u[name] for name in self.names if name not in carriers}
             given |= {f"still {name}": u[name][:, size:] for name, size in zip(self.free, sizes, strict=True)}
             given |= {f"value of {name}": x[name] for name in self.fixed}
-            given |= {f"value of {name}": aims[name].lower for name in self.pinned}
+            given |= {f"value of {name}": aims[name].lower for name in (*self.pinned, *self.kept)}
+            sides = [scm.excess_rows(name, x | {name: aims[name].lower}, u[name]) for name in self.kept]
             given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
             given |= {f"rest of {name}": u[name] for name in self.pinned}
 
@@ -241,8 +250,8 @@ class _Plan:
         return Problem(
             rest=rest,
             movable=beside(moves, empty.bool()),
-            lower=beside([aims[name].lower / sd[name] for name in constrained], empty),
-            upper=beside([aims[name].upper / sd[name] for name in constrained], empty),
+            lower=beside([*(aims[name].lower / sd[name] for name in constrained), *map(_nowhere, sides)], empty),
+            upper=beside([*(aims[name].upper / sd[name] for name in constrained), *map(_inside, sides)], empty),
             given=given,
             law=law,
             cost=Cost(terms, rest),
@@ -266,13 +275,24 @@ class _Plan:
         }
         changing = {*carriers, *scm.graph.descendants(*carriers)}
         values = {name: x[name] for name in scm.graph if name not in changing}
-        values |= {name: torch.where(stays.unsqueeze(-1), x[name], aims[name].lower) for name in self.pinned}
+        given = (*self.pinned, *self.kept)
+        values |= {name: torch.where(stays.unsqueeze(-1), x[name], aims[name].lower) for name in given}
         after, noise = scm.complete_rows(values, {**u, **found})
         if failed.any():
             led_to, _ = scm.complete_rows({name: x[name] for name in scm.graph if name not in changing}, {**u, **found})
             after = {name: torch.where(failed.unsqueeze(-1), led_to[name], after[name]) for name in after}
 
         return {name: torch.where(stays.unsqueeze(-1), x[name], after[name]) for name in after}, noise
+
+
+def _nowhere(sides: Tensor) -> Tensor:
+    """The lower ends of sides that have none."""
+    return torch.full_like(sides, -torch.inf)
+
+
+def _inside(sides: Tensor) -> Tensor:
+    """The upper ends of sides of a region, by a hair inside."""
+    return torch.full_like(sides, -HAIR)
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:

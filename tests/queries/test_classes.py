@@ -59,15 +59,18 @@ def cost_of(rest, noise):
     return sum((noise[name] - u).square().reshape(len(noise[name]), -1).sum(-1) for name, u in rest.items())
 
 
+@pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_mode_is_never_worse_than_brute_force(seed):
+def test_mode_is_never_worse_than_brute_force(seed, frozen):
+    """Where the noise of classes is frozen, they still change with their causes."""
     scm, frame = simulate(seed)
     last = list(frame)[-1]
-    names = [name for name in frame if name in scm.graph.ancestors(last)]
+    scope = [name for name in frame if not (frozen and name in scm.levels)]
+    names = [name for name in scope if name in scm.graph.ancestors(last)]
     rows = frame.iloc[:4]
     asked = (frame[last].to_numpy()[10:14]).tolist()
 
-    cf = bc.backtrack(scm, rows, {last: asked})
+    cf = bc.backtrack(scm, rows, {last: asked}, scope=scope)
 
     assert (cf.status == "converged").all()
     assert cf.error.max() < 1e-9
