@@ -43,6 +43,7 @@ __all__ = [
     "check_same_shape",
     "check_seed",
     "check_shape",
+    "check_some_whole",
     "check_sorted",
     "check_spread",
     "check_table",
@@ -234,8 +235,8 @@ def check_level_counts(labels: Sequence[object], counts: Sequence[int], most: in
     for label, count in zip(labels, counts, strict=True):
         if count < 2:
             raise DataError(
-                f"{where}: the level {label!r} has one row, from which nothing can be learned. Drop the row or join "
-                f"the level with another."
+                f"{where}: the level {label!r} has {'one row' if count else 'no row'}, from which nothing can be "
+                f"learned. Drop the row or join the level with another."
             )
 
 
@@ -343,6 +344,16 @@ def check_order(lower: Tensor, upper: Tensor, where: str) -> None:
         raise DataError(
             f"{where}: expected a lower end that is not above the upper one, got ({lower[wrong][0].item():g}, "
             f"{upper[wrong][0].item():g}) in {_rows(wrong)}. Swap them."
+        )
+
+
+def check_some_whole(lower: Tensor, upper: Tensor, where: str) -> None:
+    """There is a whole number in every interval; both ends have shape `(*batch, 1)`."""
+    none = (lower.ceil() > upper.floor()).any(-1)
+    if none.any():
+        raise DataError(
+            f"{where}: expected an interval that holds a whole number, got ({lower[none][0].item():g}, "
+            f"{upper[none][0].item():g}) in {_rows(none)}. Widen it."
         )
 
 

@@ -37,8 +37,13 @@ def parse_conditions(
 
 
 def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tuple[str, str | float | Interval]:
-    found = CONDITION.fullmatch(text)
     where = f"condition {text!r}"
+    for name in sorted(labelled, key=len, reverse=True):
+        # A label may hold any sign.
+        label = re.fullmatch(rf"\s*{re.escape(name)}\s*(>=|<=|==|=)\s*(.*\S)\s*", text, re.DOTALL)
+        if label:
+            return name, _asked(label[1], label[2])
+    found = CONDITION.fullmatch(text)
     if not found:
         raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.")
 
@@ -49,10 +54,15 @@ def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tu
         if sign != "<=":
             raise SettingError(f"{where}: expected two ends as in '30<=age<=40'.")
         return name, Interval(first if name in labelled else _number(first, where), value)
-    if sign in ("=", "=="):
-        return name, value
 
-    return name, Interval(value, None) if sign == ">=" else Interval(None, value)
+    return name, _asked(sign, value)
+
+
+def _asked(sign: str, value: str | float) -> str | float | Interval:
+    if sign in ("=", "=="):
+        return value
+
+    return Interval(value, None) if sign == ">=" else Interval(None, value)
 
 
 def _both(name: str, old: str | float | Interval, new: str | float | Interval) -> Interval:

@@ -106,10 +106,10 @@ def read_rows(
         variables[name] = seen if name in names else known.get(name, seen)
         check_same_shape(seen.shape, known.get(name, seen).shape, where)
         rows[name] = variables[name].rows(column, where)
-        if seen.levels:
+        if seen.levels and name in names:
             counts = column.long().bincount(minlength=len(seen.levels))
             check_level_counts(seen.levels.items, counts.tolist(), MOST_LEVELS, where)
-        elif not mechanisms[name].given:
+        elif not seen.levels and not mechanisms[name].given:
             # Many a pixel is constant.
             check_varies(rows[name].reshape(-1, 1) if name in images else rows[name], where)
 

@@ -150,7 +150,10 @@ def find_levels(column: Any, where: str, order: Sequence[Label] | None = None) -
     """
     pandas = sys.modules.get("pandas")
     dtype = getattr(column, "dtype", None)
-    items = list_items(column, where).reshape(-1).tolist()
+    found = list_items(column, where)
+    if found.ndim != 1:
+        raise DataError(f"{where}: expected one label a row, got shape {found.shape}. Make a variable of each column.")
+    items = found.tolist()
     for row, item in enumerate(items):
         if _gap(item):
             fail_level(None, row, (), where)

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 ENDINGS = {".csv": "CSV", ".parquet": "Parquet"}
 TRUTHS = {"true", "false"}
 # As text, so that a word in one row does not change how the others are read; and no first column as an index.
-PLAIN: dict[str, Any] = {"dtype": str, "index_col": False}
+PLAIN: dict[str, Any] = {"dtype": str, "index_col": False, "keep_default_na": False, "na_values": [""]}
+# Words for a gap, in columns of labels that nobody declared.
+GAPS = {"NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "n/a", "#N/A", "<NA>"}
 
 
 def read_table(
@@ -124,9 +126,12 @@ def _columns(
             column.dtype, pandas.StringDtype | pandas.CategoricalDtype
         ):
             raise DataError(f"{path}, {name!r}: expected numbers or labels, got {column.dtype}. Convert it first.")
-        numbers = None if labels.get(name) else _numbers(column)
-        if numbers is None or (name not in labels and _mostly_words(column, numbers)):
+        if labels.get(name):
             columns[name] = _labels(column)
+            continue
+        numbers = _numbers(column)
+        if name not in labels and _mostly_words(column, numbers):
+            columns[name] = _labels(column.mask(column.isin(GAPS)))
         else:
             _check_numbers(column, numbers, f"{path}, {name!r}")
             columns[name] = numbers
@@ -150,7 +155,11 @@ def _mostly_words(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]") -
 
 
 def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
-    """Labels with None in gaps; the words true and false alone are truth values."""
+    """Labels with None in gaps; the words true and false alone are truth values. A category keeps its order."""
+    import pandas
+
+    if isinstance(column.dtype, pandas.CategoricalDtype):
+        return column
     labels = column.astype(object).where(column.notna(), None)
     words = {str(label).lower() for label in labels.unique() if label is not None}
 

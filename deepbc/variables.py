@@ -70,6 +70,8 @@ class Variable:
             kind: What its values are, where that is known.
         """
         kind = kind or Kind()
+        if kind.whole:
+            bounds = (_ceil(bounds[0]), -_ceil(-bounds[1]))
         shape = tuple(column.shape[1:])
         if kind.levels and not kind.levels.ordered:
             return cls(name, shape, *bounds, levels=kind.levels)
@@ -224,6 +226,10 @@ def flatten(column: Tensor, shape: tuple[int, ...], where: str) -> Tensor:
 def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Brings rows of shape `(*batch, dim)` back to the shape `(*batch, *shape)`."""
     return rows.reshape((*rows.shape[:-1], *shape))
+
+
+def _ceil(bound: float) -> float:
+    return float(math.ceil(bound)) if math.isfinite(bound) else bound
 
 
 def _spread_of_all(rows: Tensor) -> Tensor:

@@ -59,3 +59,10 @@ def test_bounds_may_be_open():
         "p44/42": (0.0, 9.0),
     }
     assert parse_weights(["age=5", "a-b=0"], NAMES) == {"age": 5.0, "a-b": 0.0}
+
+
+def test_labels_may_hold_any_sign():
+    read = parse_conditions(["lab=a=b", "grade >= very high"], ["lab", "grade"], ["lab", "grade"])
+    assert read["lab"] == "a=b"
+    assert repr(read["grade"]) == "at_least('very high')"
+    assert parse_conditions(["lab=<=5"], ["lab"], ["lab"]) == {"lab": "<=5"}

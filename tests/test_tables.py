@@ -81,6 +81,18 @@ def test_labels_are_told_from_numbers(tmp_path, ending):
     assert with_integers(table)["few"].dtype == float
 
 
+def test_a_category_keeps_its_order(tmp_path):
+    grades = pd.Categorical(["low", "high", "low"], ["low", "high"], ordered=True)
+    write_table(pd.DataFrame({"grade": grades}), tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", ["grade"])["grade"].dtype.ordered
+
+
+def test_words_for_gaps_are_labels_where_that_is_declared(tmp_path):
+    (tmp_path / "t.csv").write_text("a\nNA\nx\nNone\n")
+    assert read_table(tmp_path / "t.csv", ["a"])["a"].tolist() == [None, "x", None]
+    assert read_table(tmp_path / "t.csv", ["a"], {"a": True})["a"].tolist() == ["NA", "x", "None"]
+
+
 def test_a_word_among_numbers_is_a_gap(tmp_path):
     (tmp_path / "t.csv").write_text("a\n1\n2\nmany\n3\n")
     assert read_table(tmp_path / "t.csv", ["a"])["a"].isna().tolist() == [False, False, True, False]

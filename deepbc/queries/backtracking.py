@@ -36,6 +36,7 @@ from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
 from deepbc.variables import beside
 
 CHUNK = 65_536
+BRISK = Exact(places=0, steps=40)
 
 MISSED = not_converged(
     "A fresh prediction from the noise misses the antecedent; this is the best found, and `error` says by how much.",
@@ -139,9 +140,12 @@ def _solve(
         wanted = {name: each.select(rows) for name, each in aims.items() if name not in values}
         wanted |= {name: Asked(each, each, False) for name, each in values.items()}
         model = scm.softened(discrete) if soft else scm
-        return _Plan.of(model, *how, wanted).solve(question.select(rows))
+        return _Plan.of(model, quick, *how[1:], wanted).solve(question.select(rows))
 
-    return search_classes(scm, question, {name: aims.get(name) for name in discrete}, how[1], solve)
+    # Where classes have to follow from frozen noise most choices have no world, and not all is tried to find one.
+    quick = BRISK if isinstance(how[0], Exact) and not set(discrete) <= set(how[2]) else how[0]
+
+    return search_classes(scm, question, {name: aims.get(name) for name in discrete}, how[2], how[1], solve)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,17 @@
 """Which classes and whole numbers an answer has upstream of what is asked.
 
 For given classes the rest of the world is sought as ever: their values are given, their noise is the nearest that leads
-to them. While combinations of classes are few, all are tried, so that the best of all is found. Beyond, and for whole
-numbers, the search starts from the factual classes and from those of a solution in which they are relaxed, and tries
-others one by one until none is better. The answer has hard classes, and what is asked holds with them.
+to them, or has to lead to them where it may not move. While combinations of classes are few, all are tried, so that the
+best of all is found. Whole numbers are relaxed for each of these, and rounded; beyond few combinations classes are
+relaxed too. Then others are tried one by one until none is better, and what may not move on its own follows its law.
+The answer has hard classes, and what is asked holds with them.
 """
 
 __all__ = ["Found", "Rows", "all_classes", "few_classes", "moving_classes", "search_classes", "unchanging"]
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,7 +111,12 @@ def all_classes(scm: SCM, names: Sequence[str]) -> Iterator[Rows]:
 
 
 def search_classes(
-    scm: SCM, question: Question, allowed: Mapping[str, Asked | None], distance: Distance, solve: Solve
+    scm: SCM,
+    question: Question,
+    allowed: Mapping[str, Asked | None],
+    scope: Collection[str],
+    distance: Distance,
+    solve: Solve,
 ) -> Found:
     """Finds the best values of discrete variables for each row, and the world that goes with them.
 
@@ -118,27 +124,34 @@ def search_classes(
         scm: The model.
         question: The question.
         allowed: For each variable that is to be chosen, between which values it is asked to lie, if it is.
+        scope: The variables whose noise may move.
         distance: How far two noises are apart.
         solve: Finds the world for given values.
     """
-    variables = {name: scm.variables[name] for name in allowed}
-    search = _Search(question, variables, allowed, distance, solve)
-    few = few_classes(scm, tuple(allowed)) == tuple(allowed)
+    search = _Search(scm, question, allowed, tuple(name for name in allowed if name not in scope), distance, solve)
+    few = few_classes(scm, tuple(allowed))
+    combinations = list(all_classes(scm, few))
 
-    return search.all(all_classes(scm, tuple(allowed))) if few else search.some()
+    return search.all(combinations) if few == tuple(allowed) else search.some(combinations)
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search for the classes of a chunk of rows."""
+    """The search for the classes of a chunk of rows; those of frozen variables follow from their law."""
 
+    scm: SCM
     question: Question
-    variables: Mapping[str, Variable]
     allowed: Mapping[str, Asked | None]
+    frozen: tuple[str, ...]
     distance: Distance
     solve: Solve
 
-    def all(self, combinations: Iterator[Rows]) -> Found:
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The variables that are to be chosen."""
+        return {name: self.scm.variables[name] for name in self.allowed}
+
+    def all(self, combinations: Sequence[Rows]) -> Found:
         """Tries all combinations, the factual one first."""
         best = self._start()
         for values in combinations:
@@ -146,24 +159,44 @@ class _Search:
 
         return best
 
-    def some(self) -> Found:
-        """Starts from the factual and from relaxed classes, and tries others one by one until none is better."""
+    def some(self, combinations: Sequence[Rows]) -> Found:
+        """Relaxes what cannot all be tried, rounds it, and tries others one by one until none is better.
+
+        A row of which no choice holds is not said to have none: not all were tried.
+        """
         best = self._start()
         every = torch.arange(len(best.trouble), device=best.trouble.device)
-        relaxed = self.solve(every, {}, soft=True)
-        self._try(best, {name: self._nearest(name, relaxed.x[name]) for name in self.variables})
+        for given in combinations:
+            values = {name: each.expand_as(self.question.x[name]) for name, each in given.items()}
+            relaxed = self.solve(every, values, soft=True)
+            for rounded in (torch.round, torch.floor, torch.ceil):
+                found = {name: self._nearest(name, relaxed.x[name], rounded) for name in self.variables}
+                self._try(best, found | values)
+                if self.frozen:
+                    self._try(best, self._followed(relaxed, found | values))
 
         active = every
         for _ in range(MOST_SWEEPS):
             better = torch.zeros_like(best.trouble, dtype=torch.bool)
             for name in self.variables:
-                for values in self._others(name, best):
-                    better |= self._try(best, {**self._values(best), name: values}, active)
+                for other in self._others(name, best):
+                    changed = {**self._values(best), name: other}
+                    better |= self._try(best, changed, active)
+                    if self.frozen and name not in self.frozen:
+                        better |= self._try(best, self._followed(best, changed), active)
             active = better.nonzero().squeeze(-1)
             if not len(active):
                 break
+        best.trouble[best.trouble == Trouble.STUCK] = int(Trouble.SLOW)
 
         return best
+
+    def _followed(self, world: Found, values: Rows) -> Rows:
+        """The values with those of frozen variables as their noise makes them, beside what a world has."""
+        given = {name: each for name, each in (world.x | values).items() if name not in self.frozen}
+        after, _ = self.scm.complete_rows(given, {name: self.question.u[name] for name in self.frozen})
+
+        return {name: after[name] for name in values}
 
     def _start(self) -> Found:
         """The world with factual classes, or those nearest to them that are allowed."""
@@ -175,9 +208,10 @@ class _Search:
     def _values(self, found: Found) -> Rows:
         return {name: found.x[name] for name in self.variables}
 
-    def _nearest(self, name: str, x: Tensor) -> Tensor:
-        """The value that is nearest to a smooth one, and allowed."""
-        hard = self.variables[name].harden(torch.where(x.isfinite(), x, self.question.x[name]))
+    def _nearest(self, name: str, x: Tensor, rounded: Callable[[Tensor], Tensor] = torch.round) -> Tensor:
+        """The value that is nearest to a smooth one, and allowed; a whole number is rounded as is said."""
+        x = torch.where(x.isfinite(), x, self.question.x[name])
+        hard = self.variables[name].harden(rounded(x) if self.variables[name].whole else x)
         asked = self.allowed[name]
 
         return hard if asked is None else hard.clamp(asked.lower, asked.upper)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_finite, check_order, check_sorted, pick
+from deepbc._checks import check_batches, check_finite, check_order, check_some_whole, check_sorted, pick
 from deepbc.data import read, read_column
 from deepbc.errors import DataError
 from deepbc.intervals import Interval
@@ -129,10 +129,11 @@ def _read_one(scm: SCM, name: str, asked: Any) -> Asked:
     check_sorted(variable.sorted, variable.kind, asked, where)
     lower = _end(scm, name, -math.inf, asked.lower, where)
     upper = _end(scm, name, math.inf, asked.upper, where)
-    if variable.whole:
-        lower, upper = lower.ceil(), upper.floor()
     lower, upper = torch.broadcast_tensors(lower, upper)
     check_order(lower, upper, where)
+    if variable.whole:
+        check_some_whole(lower, upper, where)
+        lower, upper = lower.ceil(), upper.floor()
 
     return Asked(lower, upper, True)
 

@@ -216,6 +216,13 @@ def test_counts_may_attain_their_bound():
     assert (scm.predict(scm.abduct({"n": n}))["n"].numpy() == n).all()
 
 
+def test_bounds_of_whole_numbers_are_whole():
+    n = np.random.default_rng(0).integers(0, 9, 600)
+    scm = bc.SCM(bc.CausalGraph({"n": []}), {"n": bc.Integer(bc.Linear())}, bounds={"n": (-0.3, 8.7)})
+    scm.fit({"n": n}, progress=False)
+    assert np.unique(scm.sample(2000, seed=0).values["n"]).tolist() == list(range(9))
+
+
 @pytest.mark.parametrize("batch", [(), (5,), (2, 3), (0,)])
 @pytest.mark.parametrize("kind", ["classes", "two", "ordered"])
 def test_shapes_follow_the_batch_of_a_category(kind, batch):

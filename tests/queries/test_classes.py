@@ -136,6 +136,31 @@ def test_interval_of_whole_numbers_takes_the_nearest_one():
     assert (cf.distance.numpy()[held] == 0).all()
     assert (cf.distance.numpy()[~held] > 0).all()
     assert cf.to_frame()["n"].dtype == np.int64
+    with pytest.raises(bc.DataError, match="an interval that holds a whole number, got"):
+        bc.backtrack(scm, rows, {"n": bc.between(2.2, 2.8)})
+
+
+def test_whole_number_that_may_not_move_follows_its_law():
+    """c -> n -> y with n frozen: the class that is best for y also changes n."""
+    stream = np.random.default_rng(3)
+    c = stream.choice(["r", "s"], size=800)
+    n = np.round(2 + 2.0 * (c == "s") + 0.8 * stream.normal(size=800)).astype(int)
+    y = 0.5 * n + 0.4 * stream.normal(size=800)
+    frame = pd.DataFrame({"c": c, "n": n, "y": y})
+    laws = {"n": bc.Integer(bc.Linear()), "y": bc.Linear()}
+    scm = bc.SCM(bc.CausalGraph.parse("c -> n -> y"), laws)
+    scm.fit(frame, progress=False)
+    rows = frame[frame["c"] == "r"].iloc[:5]
+
+    cf = bc.backtrack(scm, rows, {"y": 3.0}, scope=["c", "y"])
+
+    forced = bc.intervene(scm, rows, {"c": "s"})
+    u_y = scm.complete(values={"c": ["s"] * 5, "n": forced.values["n"], "y": [3.0] * 5}).noise["y"]
+    other = forced.distance + (u_y - cf.factual.noise["y"]).square()
+    alone = bc.backtrack(scm, rows, {"y": 3.0}, scope=["y"]).distance
+    assert (cf.status == "converged").all()
+    assert (cf.distance <= torch.minimum(other, alone) + 1e-6).all()
+    assert (other < alone).any()
 
 
 def test_search_one_by_one_finds_what_all_combinations_find(monkeypatch):
@@ -292,6 +317,12 @@ def test_predictor_and_interval_over_classes():
         (lambda s, f: bc.backtrack(s, f, {"y": 1.0}, solver=bc.Linearized()), bc.SettingError, "'c' is a category"),
         (lambda s, f: bc.backtrack_samples(s, f, {"y": 1.0}, sampler=bc.Langevin()), bc.SettingError, "by a penalty"),
         (lambda s, f: bc.intervene(s, f, {"d": 3}), bc.DataError, "unknown level 3"),
+        (lambda s, f: s.fit(f.assign(c="r"), only=["c"]), bc.DataError, "the level 's' has no row"),
+        (
+            lambda s, f: s.fit({"c": f[["c", "c"]].to_numpy(), "d": f["d"], "y": f["y"]}),
+            bc.DataError,
+            "one label a row",
+        ),
     ],
 )
 def test_bad_questions_about_classes_are_named(ask, error, message):
