@@ -1,4 +1,4 @@
-"""What tests share: one thread a worker, and the folder of real data."""
+"""What tests share: one thread a worker, the folder of real data, and the installed program."""
 
 import itertools
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from program import start_program
 
 # Workers run side by side on few cores.
 torch.set_num_threads(1)
@@ -45,3 +46,10 @@ def morphomnist_tables(data_folder) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Thickness and intensity of the 60,000 training and the 10,000 test rows."""
     names = ["thickness", "intensity"]
     return tuple(pd.read_csv(data_folder / "morphomnist" / f"{part}-morpho.csv")[names] for part in ("train", "t10k"))
+
+
+@pytest.fixture(scope="session")
+def command(tmp_path_factory):
+    """Runs the program with words, in a folder of its own."""
+    with start_program(tmp_path_factory.mktemp("command")) as run:
+        yield run

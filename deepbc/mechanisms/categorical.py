@@ -129,23 +129,27 @@ class Categorical(Discrete):
 
     def _fit(self, rows: Rows, train: Train) -> Outcome:
         self._start(rows.x, rows.parents)
+        linear = self._held_out(rows)
         if not self.parents_dim or not self.hidden:
-            held_out = self._held_out(rows)
-            # The weights then come from all rows.
-            self._start(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
-            return Outcome(held_out)
+            self._start_from_all(rows)
+            return Outcome(linear)
 
-        linear, start = self._held_out(rows), {key: each.clone() for key, each in self.state_dict().items()}
+        start = {key: each.clone() for key, each in self.state_dict().items()}
         self.bent.fill_(True)
         network = train(self, "network")
         gain, error = gain_of(linear, network)
         pays = gain > max(LEAST_GAIN, error)
         if not pays:
             self.load_state_dict(start)
+            self._start_from_all(rows)
 
         note = f"network {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
 
         return Outcome(network if pays else linear, (note,))
+
+    def _start_from_all(self, rows: Rows) -> None:
+        """Takes the linear part, once it is judged, from all rows."""
+        self._start(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
 
     @torch.no_grad()
     def _held_out(self, rows: Rows) -> Tensor:

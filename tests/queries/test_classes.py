@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import stats
 
 import deepbc as bc
 from deepbc.queries import classes
@@ -12,33 +13,61 @@ from deepbc.seeds import generator
 LEVELS = {"two": 2, "three": 3, "ordered": 3}
 
 
-def simulate(seed, rows=800):
-    """A random graph of numbers and categories in which the last variable is a number, and rows of it."""
+def draw_graph(seed, rows):
+    """A random graph of numbers and categories whose last variable is a number, rows of it, and the true chances."""
     stream = np.random.default_rng(seed)
     kinds = ["real", *stream.choice([*LEVELS, "real"], size=2), "real"]
     names = [f"{kind[0]}{k}" for k, kind in enumerate(kinds)]
     parents = {name: [cause for cause in names[:k] if stream.uniform() < 0.7] for k, name in enumerate(names)}
     parents[names[-1]] = sorted({*parents[names[-1]], names[-2]})
-    seen, data = {}, {}
+    seen, data, chances = {}, {}, {}
     for name, kind in zip(names, kinds, strict=True):
         dim = 2 if kind == "three" else 1
         slopes = [stream.uniform(0.5, 1.2, size=(seen[cause].shape[1], dim)) for cause in parents[name]]
-        g = sum(
+        means = sum(
             (seen[cause] @ slope for cause, slope in zip(parents[name], slopes, strict=True)), np.zeros((rows, dim))
         )
-        g = g + stream.normal(size=(rows, dim))
+        g = means + stream.normal(size=(rows, dim))
         if kind == "real":
             seen[name], data[name] = g, g[:, 0]
             continue
         codes = np.digitize(g[:, 0], [0.0, 1.0]) if kind == "ordered" else np.where(g.max(1) > 0.5, g.argmax(1) + 1, 0)
         seen[name] = codes[:, None].astype(float) if kind == "ordered" else np.eye(3)[codes][:, 1 : dim + 1]
         data[name] = np.array(["k", "l", "m"], dtype=object)[codes]
+        chances[name] = chances_of(kind, means[:400])
     types = {name: ["k", "l", "m"] for name, kind in zip(names, kinds, strict=True) if kind == "ordered"}
-    laws = {n: bc.Linear() if k == "real" else bc.Categorical(hidden=[]) for n, k in zip(names, kinds, strict=True)}
-    scm = bc.SCM(bc.CausalGraph(parents), laws, types=types)
-    frame = pd.DataFrame(data)
+    return bc.CausalGraph(parents), pd.DataFrame(data), types, chances
+
+
+def chances_of(kind, means):
+    """The probability of each class where it is the largest of normal numbers, or their place between cut points."""
+    if kind == "ordered":
+        return np.diff(stats.norm.cdf(np.array([-np.inf, 0.0, 1.0, np.inf]) - means), axis=-1)
+    t = np.linspace(0.5, 14.0, 4001)[:, None, None]
+    below = stats.norm.cdf(t - means)
+    others = below.prod(-1, keepdims=True) / below
+    above = np.trapezoid(stats.norm.pdf(t - means) * others, t, axis=0)
+    return np.concatenate([below[0].prod(-1, keepdims=True), above], axis=-1)
+
+
+def simulate(seed, rows=800):
+    """A model of a random graph of numbers and categories, and the rows it was fitted to."""
+    graph, frame, types, chances = draw_graph(seed, rows)
+    laws = {name: bc.Categorical(hidden=[]) if name in chances else bc.Linear() for name in graph}
+    scm = bc.SCM(graph, laws, types=types)
     scm.fit(frame, progress=False)
     return scm, frame
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_classes_of_random_graphs_have_their_true_probabilities(seed):
+    graph, frame, types, chances = draw_graph(seed, 40_000)
+    scm = bc.SCM(graph, {name: bc.Linear() for name in graph if name not in chances}, types=types)
+    scm.fit(frame, progress=False, training=bc.Training(epochs=20))
+    for name, truth in chances.items():
+        rows = frame.head(len(truth))
+        found = [scm.log_prob(rows.assign(**{name: each}), of=[name]).exp() for each in scm.levels[name].items]
+        assert np.abs(np.stack(found, -1) - truth).max() < 0.02
 
 
 def nearby(scm, row, count, seed=0):

@@ -8,9 +8,8 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 PROGRAM = Path(sys.executable).parent / "deepbc"
 SERVER = """
@@ -43,26 +42,20 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture(scope="session")
-def server():
+@contextmanager
+def start_program(folder):
+    """Starts the process that forks; yields a function that runs the program with words, in a folder."""
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": settings}
-    with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:
-        yield process
-        process.stdin.close()
-
-
-@pytest.fixture(scope="session")
-def command(server, tmp_path_factory):
-    """Runs the program with words, in a folder of its own."""
-    folder = tmp_path_factory.mktemp("command")
 
     def run(*words):
         files = [folder / "out", folder / "err"]
         asked = {"words": [str(PROGRAM), *map(str, words)], "files": list(map(str, files)), "folder": str(folder)}
-        server.stdin.write(json.dumps(asked) + "\n")
-        server.stdin.flush()
-        code = int(server.stdout.readline())
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        code = int(process.stdout.readline())
         return subprocess.CompletedProcess(words, code, *(file.read_text() for file in files))
 
-    return run
+    with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:
+        yield run
+        process.stdin.close()
