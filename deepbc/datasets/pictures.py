@@ -36,6 +36,8 @@ VERSION = 1
 STRETCH = 4 << 20
 # What Pillow calls pictures of more than a byte for each channel; it would cut them to white.
 WIDE = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
+# How many digits of the stamp are in the name.
+DIGITS = 16
 DROP = "or drop its line from the table."
 
 Bytes = NDArray[np.uint8]
@@ -107,7 +109,7 @@ def open_pictures(paths: Sequence[str], cut: Cut, place: Path, *, rows: int, sho
     """
     shape = (3, cut.size, cut.size)
     stamp = _stamp(paths, cut)
-    store = _Store(place.with_name(f"{place.name}-{stamp[:16]}.npy"), stamp, _header((len(paths), *shape)), shape)
+    store = _Store(place.with_name(f"{place.name}-{stamp[:DIGITS]}.npy"), stamp, _header((len(paths), *shape)), shape)
 
     stretches = store.standing(rows)
     done = stretches[-1][0] if stretches else 0
@@ -246,7 +248,7 @@ def _stamp(paths: Sequence[str], cut: Cut) -> str:
 
 def _remove_others(place: Path, path: Path) -> None:
     """Removes what an earlier state of the folder left; who still reads it keeps it."""
-    for other in place.parent.glob(f"{place.name}-*"):
+    for other in place.parent.glob(f"{place.name}-{'[0-9a-f]' * DIGITS}.*"):
         if other.stem != path.stem:
             with suppress(OSError):
                 other.unlink()

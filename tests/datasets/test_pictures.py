@@ -270,6 +270,12 @@ def test_another_list_or_cut_is_another_array(paths, place, truth):
     assert open_pictures(paths, Cut(4, {}), place, rows=COUNT).shape == (COUNT, 3, 4, 4)
 
 
+def test_place_that_begins_alike_is_left_alone(paths, place, truth, reads):
+    for name in ("set-b", "set", "set-b"):
+        assert np.array_equal(open_pictures(paths, SMALL, place.with_name(name), rows=COUNT), truth)
+    assert reads == paths * 2
+
+
 def test_several_writers_make_one_array(paths, place, truth):
     with ThreadPoolExecutor(4) as pool:
         for images in pool.map(lambda _: open_pictures(paths, SMALL, place, rows=COUNT), range(4)):
