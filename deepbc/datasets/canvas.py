@@ -41,8 +41,7 @@ class Canvas:
 
     def stroke(self, d: Tensor, width: Tensor | float, colour: Tensor, opacity: Tensor | float = 1.0) -> None:
         """Paints a line of a width, at the distance `d` from each pixel."""
-        part = (0.5 * (width + self.pixel) - d.abs()).clamp(0.0, self.pixel).clamp_max(width)
-        self.wash(part * (opacity / self.pixel), colour)
+        self.wash(self._line(d, width) * opacity, colour)
 
     def wash(self, opacity: Tensor, colour: Tensor) -> None:
         """Paints every pixel with an opacity of its own, `(rows, size, size)`."""
@@ -51,6 +50,21 @@ class Canvas:
     def cover(self, d: Tensor) -> Tensor:
         """Computes the part of each pixel that a shape covers."""
         return (0.5 - d / self.pixel).clamp(0.0, 1.0)
+
+    def between(self, d: Tensor, e: Tensor) -> Tensor:
+        """Computes the part of each pixel between two edges that face each other, however near they are."""
+        return (self.cover(d) + self.cover(e) - 1).clamp_min(0.0)
+
+    def dot(self, d: Tensor, radius: float) -> Tensor:
+        """Computes the part of each pixel that a disc covers, however small, at the distance `d` from its centre."""
+        q = 2 * radius / self.pixel
+        # The volume under a line's profile, turned about the centre, is pi r^2 (1 + min(q, 1/q)^2 / 3) / min(1, q).
+        return self._line(d, 2 * radius) * (min(1.0, q) / (1 + min(q, 1 / q) ** 2 / 3))
+
+    def _line(self, d: Tensor, width: Tensor | float) -> Tensor:
+        part = (0.5 * (width + self.pixel) - d.abs()).clamp(0.0, self.pixel).clamp_max(width)
+
+        return part / self.pixel
 
 
 def length(x: Tensor, y: Tensor) -> Tensor:

@@ -136,11 +136,12 @@ def paint(size: int, form: Tensor, attributes: Sequence[Tensor]) -> Tensor:
     face = _placed(x, y, style, attributes)
 
     canvas = Canvas(_ground(face, x, y), 2 / size / ZOOM)
-    outline = _outline(face)
-    canvas.fill(outline, 0.7 * face.hair)
+    outline, opening = _outline(face), _opening(face)
+    # Hair behind the head ends a little under that in front, lest their common edge be painted twice.
+    canvas.wash(canvas.between(outline, opening - 0.08), 0.7 * face.hair)
     for layer in (_body, _head, _wrinkles, _beard, _nose, _mouth, _eyes):
         layer(canvas, face)
-    _hair(canvas, face, outline)
+    _hair(canvas, face, canvas.between(outline, -opening))
 
     return (canvas.image * (1 + 0.12 * face.z("light").tanh() * x).unsqueeze(1)).clamp(0.0, 255.0)
 
@@ -182,6 +183,15 @@ def _outline(face: Face) -> Tensor:
     return _both(cap, face.y - end, 0.1)
 
 
+def _opening(face: Face) -> Tensor:
+    """The distance to the edge of the opening of the hair for the face, whose top is the hairline."""
+    thin = torch.sigmoid(1.6 * (face.bald - 1.5))
+    up = 0.43 + 0.07 * face.bald.div(2).tanh() + 0.38 * thin
+    wide = face.width * (0.9 + 0.05 * face.male) + 0.3 * face.y.clamp(0.0, 1.0).square()
+
+    return ellipse(face.side, face.y.clamp_max(0.0), wide, up)
+
+
 def _body(canvas: Canvas, face: Face) -> None:
     tone = torch.cat([120 + 90 * face.z("clothes", k).tanh() for k in range(3)], dim=1).reshape(-1, 3, 1, 1)
     broad = 0.6 + 0.1 * face.male
@@ -219,7 +229,7 @@ def _wrinkles(canvas: Canvas, face: Face) -> None:
         start, end = (eye + 0.125, EYES + 0.3 * up), (eye + 0.175, EYES + 0.01 + 1.3 * up)
         canvas.stroke(segment(face.side, face.y, start, end), thin, dark, 0.8 * deep)
     canvas.stroke(arc(face.side - eye, face.y - EYES - 0.075, 0.085, -0.03), thin, dark, 0.9 * deep)
-    canvas.stroke(segment(face.side, face.y, (0.095, NOSE - 0.02), (0.19, MOUTH - 0.02)), thick, dark, deep)
+    canvas.stroke(segment(face.side, face.y, (0.1, NOSE - 0.01), (0.175, MOUTH - 0.03)), thick, dark, deep)
     canvas.stroke(segment(face.side, face.y, (0.195, MOUTH + 0.05), (0.205, MOUTH + 0.12)), thin, dark, 0.8 * deep)
 
 
@@ -228,7 +238,7 @@ def _beard(canvas: Canvas, face: Face) -> None:
     grown = torch.sigmoid(1.5 * (face.beard - 1.8))
 
     # Below a line from the ears to the corners of the mouth, and over the edge of the chin as it grows.
-    line = MOUTH - 0.01 - 6.5 * (face.side - 0.17).clamp_min(0.0).square()
+    line = (MOUTH - 0.01 - 6.5 * (face.side - 0.17).clamp_min(0.0).square()).clamp_min(0.0)
     low = face.height + 0.16 * grown
     d = ellipse(face.side, face.y, face.across + 0.02 * grown, low)
     below = torch.sigmoid((face.y - line) / 0.02)
@@ -244,7 +254,7 @@ def _nose(canvas: Canvas, face: Face) -> None:
     canvas.wash(bridge * (0.1 + 0.3 * away), 0.6 * skin)
     canvas.wash(_blob(face.x, face.y - NOSE + 0.05, 0.04, 0.05) * 0.35, (1.12 * skin).clamp_max(255.0))
     canvas.stroke(arc(face.x, face.y - NOSE + 0.01, half, -0.03), 0.02, 0.58 * skin, 0.8)
-    canvas.fill(ellipse(face.side - 0.5 * half, face.y - NOSE - 0.005, 0.018, 0.011), 0.35 * skin)
+    canvas.wash(canvas.dot(length(0.7 * (face.side - 0.5 * half), face.y - NOSE - 0.005), 0.012), 0.35 * skin)
 
 
 def _mouth(canvas: Canvas, face: Face) -> None:
@@ -259,16 +269,14 @@ def _mouth(canvas: Canvas, face: Face) -> None:
     pale, painted = 0.82 * face.skin * _colour((1.0, 0.74, 0.74), bend), 0.55 * (1 - face.male)
     lips = pale.lerp(_colour(RED, bend), painted.unsqueeze(1))
     bow = 1 - 0.3 * torch.exp(-(face.side / 0.035).square())
-    upper = (-y - 0.042 * full * open_ * bow).maximum(y)
-    lower = (y - 0.056 * full * open_).maximum(-y)
-    canvas.fill(upper.maximum(beyond), 0.9 * lips)
-    canvas.fill(lower.maximum(beyond), lips)
+    canvas.wash(canvas.between(-y - 0.042 * full * open_ * bow, y), 0.9 * lips)
+    canvas.wash(canvas.between(-y, y - 0.056 * full * open_), lips)
     canvas.stroke(length(y, beyond.clamp_min(0.0)), 0.016, 0.4 * lips, 0.9)
 
 
 def _eye(face: Face) -> tuple[Tensor, Tensor, Tensor]:
     """How far an eye is from the middle line, and half its width and its height."""
-    open_ = (0.09 * face.z("eye_size")).exp() * (1 - 0.16 * face.age.div(2).tanh())
+    open_ = (0.09 * face.z("eye_size")).exp() * (1 - 0.22 * face.age.div(2).tanh())
 
     return 0.2 + 0.012 * face.z("eye_distance"), 0.098 + 0.003 * face.z("eye_size"), 0.051 * open_
 
@@ -278,18 +286,17 @@ def _eyes(canvas: Canvas, face: Face) -> None:
     x, y = face.side - middle, face.y - EYES
     p = (x / half).clamp(-1.0, 1.0)
     lid = 1 - p * p
-    droop = 0.012 * face.age.div(2).tanh() * p
-    d = (-y - high * lid + droop).maximum(y - 0.75 * high * lid).maximum(x.abs() - half)
+    droop = 0.012 * face.age.div(2).tanh() * p * lid
+    inside = canvas.between(-y - high * lid + droop, y - 0.75 * high * lid)
     white, black = _colour(WHITE, middle), _colour(BLACK, middle)
 
-    canvas.fill(d, white)
-    inside = canvas.cover(d)
+    canvas.wash(inside, white)
     centre = (face.x - middle * face.x.sign(), y + 0.006)
     iris = _ramp(IRIS, torch.sigmoid(1.6 * face.z("eye_colour") - 0.5))
-    canvas.wash(inside * canvas.cover(length(*centre) - 0.05), 0.75 * iris)
-    canvas.wash(inside * canvas.cover(length(*centre) - 0.04), iris)
-    canvas.wash(inside * canvas.cover(length(*centre) - 0.022), black)
-    canvas.wash(inside * canvas.cover(length(centre[0] + 0.016, centre[1] + 0.016) - 0.012), white)
+    canvas.wash(inside * canvas.dot(length(*centre), 0.05), 0.75 * iris)
+    canvas.wash(inside * canvas.dot(length(*centre), 0.04), iris)
+    canvas.wash(inside * canvas.dot(length(*centre), 0.022), black)
+    canvas.wash(inside * canvas.dot(length(centre[0] + 0.016, centre[1] + 0.016), 0.012), white)
 
     lash = length(x - p * half, y + high * lid - droop)
     canvas.stroke(lash, 0.028 - 0.012 * face.male, black, 0.9)
@@ -300,20 +307,14 @@ def _eyes(canvas: Canvas, face: Face) -> None:
     canvas.stroke(brow, thick, 0.75 * face.hair, 0.95)
 
 
-def _hair(canvas: Canvas, face: Face, outline: Tensor) -> None:
-    """The hair on top and on the sides: its outline without the opening for the face, whose top is the hairline."""
-    thin = torch.sigmoid(1.6 * (face.bald - 1.5))
-    up = 0.43 + 0.07 * face.bald.div(2).tanh() + 0.38 * thin
-    wide = face.width * (0.9 + 0.05 * face.male) + 0.3 * face.y.clamp(0.0, 1.0).square()
-    opening = ellipse(face.side, face.y.clamp_max(0.0), wide, up)
-    d = outline.maximum(-opening)
-
+def _hair(canvas: Canvas, face: Face, where: Tensor) -> None:
+    """The hair on top and on the sides."""
     # What is left of a wave where a pixel takes its mean.
     left = torch.sinc(face.x.new_tensor(STRANDS * canvas.pixel / (2 * math.pi)))
     strands = left * torch.sin(STRANDS * face.side + 9 * face.y)
     shine = _blob(face.x - 0.1 * face.z("light"), face.y + 0.58, 0.26, 0.07)
     tone = face.hair * (1 + 0.07 * strands + 0.25 * shine).unsqueeze(1)
-    canvas.fill(d, tone)
+    canvas.wash(where, tone)
 
 
 def _both(d: Tensor, e: Tensor, radius: float) -> Tensor:
