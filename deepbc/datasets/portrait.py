@@ -3,7 +3,7 @@ r"""How a drawn face is painted, layer by layer, from four attributes and the nu
 Every attribute acts through a few smooth, monotone and bounded ramps, in a place of its own: age by wrinkles, grey hair
 and sagging lids and cheeks; gender by jaw, neck, brows, lips and the length of the hair; beard by how dense and how
 long it is; bald by a hairline that rises, and hair that thins, until only the sides are left. Lengths are those of
-`deepbc.datasets.canvas`: the head is about one image high.
+`deepbc.datasets.canvas`: the head is nearly three quarters of an image high.
 """
 
 __all__ = ["PARTS", "Face", "paint"]
@@ -143,7 +143,7 @@ def paint(size: int, form: Tensor, attributes: Sequence[Tensor]) -> Tensor:
         layer(canvas, face)
     _hair(canvas, face, canvas.between(outline, -opening))
 
-    return (canvas.image * (1 + 0.12 * face.z("light").tanh() * x).unsqueeze(1)).clamp(0.0, 255.0)
+    return (canvas.image * (1 + 0.1 * face.z("light").tanh() * x).unsqueeze(1)).clamp(0.0, 255.0)
 
 
 def _style(form: Tensor) -> Style:
@@ -154,7 +154,7 @@ def _style(form: Tensor) -> Style:
 
 
 def _placed(x: Tensor, y: Tensor, style: Style, attributes: Sequence[Tensor]) -> Face:
-    """Moves the head and turns it about the chin."""
+    """Moves the figure and turns it about the chin."""
     (turn,), (right, down), chin = style["tilt"], style["place"], 0.6
     cos, sin = (0.045 * turn).cos(), (0.045 * turn).sin()
     x, y = x / ZOOM - 0.022 * right, y / ZOOM - 0.018 * down - 0.01 - chin
@@ -166,7 +166,7 @@ def _placed(x: Tensor, y: Tensor, style: Style, attributes: Sequence[Tensor]) ->
 
 def _ground(face: Face, x: Tensor, y: Tensor) -> Tensor:
     """The background, a little darker towards the bottom."""
-    tone = [165 + 60 * (0.45 * face.z("background", k) + 0.7 * face.z("background", 0)).tanh() for k in range(3)]
+    tone = [150 + 60 * (0.45 * face.z("background", k) + 0.7 * face.z("background", 0)).tanh() for k in range(3)]
 
     return torch.stack(tone, dim=1) * (1 - 0.12 * y).expand(1, 1, *x.shape)
 
