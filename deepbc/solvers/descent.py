@@ -36,8 +36,9 @@ NEARLY, FLAT = 1e-6, 1e-13
 # Rows that are done leave when they are more than so many, and more than this part of all.
 FEW, FEW_OF_MANY = 64, 0.1
 # A row looks around if its first step, unless it is small, saves this much less or more than its part of what the model
-# says, or if it stays this dear; walkers then set out for so many valleys.
-LARGEST_SURPRISE, SMALL, DEAR, VALLEYS = 0.3, 1e-3, 12.0, 2
+# says, or turns a slope by this part and leaves a little to save; if it stays this dear; or if it is rather dear and
+# has saved no more than a part. Walkers then set out for so many valleys.
+LARGEST_SURPRISE, SMALL, TURN, LITTLE, DEAR, RATHER_DEAR, SAVED, VALLEYS = 0.3, 1e-3, 0.5, 0.1, 12.0, 1.0, 0.5, 3
 ANYTHING = 1e30
 # What a walk has for each row, beside its problem, its point and its secants.
 COLUMNS = (
@@ -295,12 +296,8 @@ class _Walk:
         bend = end.gradient - self.gradient
         steeper = dot(move, bend) < 0
 
-        if not self.secants:
-            # A first step that saves much less or more than its model says has crossed a bend.
-            saved = (self.cost - cost) / (self.length * (1 - self.length / 2) * self.size).clamp_min(1e-300)
-            bent = ~accepted | steeper | ((saved - 1).abs() > LARGEST_SURPRISE)
-            scale = self.problem.cost.scale
-            self.doubt = (bent & (self.size > SMALL * scale)) | (cost > DEAR * scale)
+        if self.plain and not self.secants:
+            self._doubt(end, ~accepted | steeper)
         # Where the slope steepens along a step, the next one may well be longer.
         self.stride = torch.where(accepted & steeper, (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
         if self.plain:
@@ -314,6 +311,19 @@ class _Walk:
         else:
             self.point, self.cost = end.point.where(accepted, self.point), torch.where(accepted, cost, self.cost)
         self._aim(end.model, end.gradient, end.missed, accepted)
+
+    def _doubt(self, end: "_End", bent: Tensor) -> None:
+        """Says which rows look around after their first step, and how far; some are known to have crossed a bend."""
+        scale, cost = self.problem.cost.scale, end.cost
+        saved = (self.cost - cost) / (self.length * (1 - self.length / 2) * self.size).clamp_min(1e-300)
+        bent = bent | ((saved - 1).abs() > LARGEST_SURPRISE)
+        first, last = (dot(point.jacobian, end.move.unsqueeze(-2)) for point in (self.point, end.point))
+        turned = ((last - first).abs() > TURN * torch.maximum(first.abs(), last.abs())).any(-1)
+        vain = (cost > RATHER_DEAR * scale) & (cost > SAVED * self.cost)
+        self.doubt = (bent & (self.size > SMALL * scale)) | (turned & (cost > LITTLE * scale)) | vain
+        self.doubt |= cost > DEAR * scale
+        # No place is worth a look to which the move alone costs more than what is found.
+        self.far = (torch.minimum(cost, self.cost) / self.cost.clamp_min(1e-300)).sqrt().unsqueeze(-1) * self.far
 
     def _try_lengths(self) -> "_End":
         """Tries the step of each row; where few rows are left at several lengths at once, of which the best counts."""

@@ -43,8 +43,9 @@ class Exact(Solver):
     r"""Creates the default solver.
 
     Args:
-        places: How many places a row looks at whose first step is not as good as it seemed, to start again from the
-            best; 0 keeps the one start at the factual noise.
+        places: How many places a row looks at whose first step is not as good as it seemed, or saves little, to start
+            again from the best; 0 keeps the one start at the factual noise. Laws with many waves are better served by
+            more of them.
         steps: The most steps of a row.
         tolerance: A row takes its last step once that would save less than this part of its distance (plus one). Steps
             converge quadratically, so that what then remains is of the order of the square.
@@ -56,7 +57,7 @@ class Exact(Solver):
 
     pins = True
 
-    def __init__(self, *, places: int = 12, steps: int = 200, tolerance: float = 1e-6) -> None:
+    def __init__(self, *, places: int = 24, steps: int = 200, tolerance: float = 1e-6) -> None:
         check_count(places, "Exact places")
         check_count(steps, "Exact steps", least=1)
         check_between(tolerance, 0.0, 1.0, "Exact tolerance")

@@ -304,6 +304,33 @@ def test_curved_constraint_is_the_minimum_over_a_grid(wanted):
     assert cf.distance.item() == pytest.approx((grid**2 + (wanted - np.sin(3 * grid)) ** 2).min(), abs=1e-6)
 
 
+# a -> y, where y = slope a + wave sin(turns a) + noise u.
+@pytest.mark.parametrize(
+    ("slope", "wave", "turns", "noise", "allowed"),
+    [(0.5, 0.8, 3, 0.7, 0), (0.2, 1.0, 2, 0.7, 0), (0.0, 1.0, 3, 0.5, 0), (1.0, 0.8, 3, 0.7, 10)],
+)
+def test_valleys_of_wavy_laws_are_found(slope, wave, turns, noise, allowed):
+    """Of 1,000 rows few or none end in another valley than the lowest of a grid."""
+
+    def mean(parents):
+        return slope * parents["a"] + wave * torch.sin(turns * parents["a"])
+
+    def score(x, parents):
+        return (x - mean(parents)) / noise
+
+    law = bc.Equation(predict=lambda u, parents: mean(parents) + noise * u, abduct=score)
+    scm = bc.SCM(bc.CausalGraph.parse("a -> y"), {"a": identity(), "y": law})
+    rows, y = scm.sample(1000, seed=0), 1.3 * scm.sample(1000, seed=1).values["y"]
+
+    cf = bc.backtrack(scm, rows.values, {"y": y})
+
+    grid = torch.linspace(-7, 7, 5601, dtype=torch.float64)
+    u_y = (y[:, None] - mean({"a": grid})) / noise
+    best = ((grid - rows.noise["a"][:, None]) ** 2 + (u_y - rows.noise["y"][:, None]) ** 2).amin(1)
+    assert (cf.distance > best + 1e-3).sum() <= allowed
+    assert (cf.status == "converged").all()
+
+
 def test_flat_starts_are_left_and_flat_laws_say_so():
     saturated = explain(lambda p: torch.sigmoid(6 * (p["a"] - p["b"])), {"a": -3.0, "b": 3.0}, 0.5)
     assert saturated.status == "converged"
