@@ -112,13 +112,18 @@ def pick(name: str, known: Collection[str], where: str) -> str:
 def check_names(given: Collection[str], expected: Collection[str], where: str, optional: Collection[str] = ()) -> None:
     """Every expected name is given, save the optional ones, and no other."""
     for name in given:
-        if name not in expected:
-            hint = near(name, expected) or f"The variables are: {', '.join(map(repr, expected))}."
-            raise DataError(f"{where}: {name!r} is not a variable of the graph. {hint} Drop it or add it to the graph.")
+        check_known(name, expected, where)
     for name in expected:
         if name not in given and name not in optional:
             came = ", ".join(map(repr, given)) or "none"
             raise DataError(f"{where}: variable {name!r} is missing; got {came}. Add it.")
+
+
+def check_known(name: str, expected: Collection[str], where: str) -> None:
+    """The name is that of a variable."""
+    if name not in expected:
+        hint = near(name, expected) or f"The variables are: {', '.join(map(repr, expected))}."
+        raise DataError(f"{where}: {name!r} is not a variable of the graph. {hint} Drop it or add it to the graph.")
 
 
 def check_one_source(values: Collection[str], noise: Collection[str], expected: Iterable[str]) -> None:

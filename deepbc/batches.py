@@ -24,7 +24,7 @@ from deepbc.datasets.files import write_bytes
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
 from deepbc.scm import SCM
-from deepbc.storage import MANIFEST, make_folder
+from deepbc.storage import MANIFEST, locked, make_folder
 from deepbc.tables import check_ending, count_rows, join_tables, read_chunks, write_table
 
 if TYPE_CHECKING:
@@ -89,32 +89,47 @@ def run_batch(
         raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
     if out.is_dir():
         raise StorageError(f"{out}: is a folder. Choose another name for the answers.")
-    labels = labels_in(scm)
-    head = next(read_chunks(data, names, 1, labels), None)
+    head = next(read_chunks(data, names, 1, labels_in(scm)), None)
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
     # A question that cannot be asked of any row is an error before any work.
     nothing = ask(scm, head.iloc[:0], wishes).to_frame()
-    stamps = {"model": _stamp(Path(model) / MANIFEST), "data": _stamp(Path(data))}
+    make_folder(out.parent)
+    with locked(out):
+        asked, converged, bad = _answer(scm, (Path(model), Path(data)), wishes, out, rows, nothing, show)
+
+    return Batch(asked, converged, bad, time.monotonic() - start, out)
+
+
+def _answer(
+    scm: SCM,
+    sources: tuple[Path, Path],
+    wishes: Wishes,
+    out: Path,
+    rows: int,
+    nothing: "pandas.DataFrame",
+    show: bool | None,
+) -> list[int]:
+    """Asks part after part and joins them; returns how many rows there are, hold, and could not be asked."""
+    model, data = sources
+    stamps = {"model": _stamp(model / MANIFEST), "data": _stamp(data)}
     folder = _parts(out, {"wishes": asdict(wishes), "rows": rows, **stamps})
 
     counts = np.zeros(3, dtype=int)
     parts: list[Path] = []
     with progress("batch", -(-count_rows(data) // rows), show) as shown:
-        for chunk in read_chunks(data, names, rows, labels):
+        for chunk in read_chunks(data, tuple(columns_of(scm)), rows, labels_in(scm)):
             part = folder / f"{len(parts):06d}{out.suffix.lower()}"
             parts.append(part)
             counts += _tally(part) or _ask(scm, chunk, wishes, int(counts[0]), nothing, part)
             shown.tell(f"{counts[0]:,} rows")
             shown.advance()
-    if stamps != {"model": _stamp(Path(model) / MANIFEST), "data": _stamp(Path(data))}:
+    if stamps != {"model": _stamp(model / MANIFEST), "data": _stamp(data)}:
         raise DataError(f"{data}: the table or the model changed while it was asked. Remove {folder} and start anew.")
     join_tables(parts, out)
     shutil.rmtree(folder)
 
-    asked, converged, bad = counts.tolist()
-
-    return Batch(asked, converged, bad, time.monotonic() - start, out)
+    return counts.tolist()
 
 
 def _ask(
@@ -196,7 +211,6 @@ def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[
 def _parts(out: Path, question: dict[str, Any]) -> Path:
     """Makes the folder of the parts, or takes up that of an earlier run which asked the same."""
     text = json.dumps(question, sort_keys=True)
-    make_folder(out.parent)
     folder = make_folder(out.with_name(f"{out.name}.parts"))
     asked = folder / "question.json"
     if not asked.exists():

@@ -44,8 +44,10 @@ def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tu
         if label:
             return name, _asked(label[1], label[2])
     found = CONDITION.fullmatch(text)
-    if not found:
-        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.")
+    unknown = re.search(r"[<>](?!=)|!=", text)
+    if not found or (unknown and found[2] not in names):
+        hint = " For > and < write >= and <=; there is no !=." if unknown else ""
+        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}")
 
     first, name, sign, last = found.groups()
     name = pick(name, names, where)
@@ -105,10 +107,13 @@ def parse_types(texts: Iterable[str], names: Sequence[str]) -> dict[str, str | l
 def _pairs(texts: Iterable[str], names: Sequence[str], what: str, example: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for text in texts:
-        name, sign, value = text.partition("=")
+        # A name may hold the sign itself.
+        known = [name for name in names if re.match(rf"\s*{re.escape(name)}\s*=", text)]
+        held = max(known, key=len, default="")
+        name, sign, value = text.lstrip().removeprefix(held).partition("=")
         if not sign:
             raise SettingError(f"{what} {text!r}: expected a name and what goes with it, such as {example!r}.")
-        name = pick(name.strip(), names, f"{what} {text!r}")
+        name = pick((held + name).strip(), names, f"{what} {text!r}")
         if name in dict(pairs):
             raise SettingError(f"{what}: {name!r} comes twice. Leave one out.")
         pairs.append((name, value))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches
+from deepbc._checks import check_batches, check_known
 from deepbc.errors import DataError
 from deepbc.levels import Levels
 
@@ -45,6 +45,9 @@ def read(
     read = {}
     for name, column in columns_in(data, where).items():
         place = f"{where}, {name!r}"
+        if names:
+            component = COMPONENT.fullmatch(str(name))
+            check_known(name if not component or component[1] not in names else component[1], names, where)
         if name in levels:
             read[name] = levels[name].codes(column, place)
         else:

@@ -84,6 +84,15 @@ def read_spec(path: str | os.PathLike[str]) -> Spec:
         raise SettingError(f"{path}{_line_of_error(error)}: is not YAML ({_short(error)}).") from error
     page = _Page(str(path), tree)
     page.check_once(tree)
+    if not isinstance(content, dict):
+        raise SettingError(f'{path}, line 1: expected a mapping with at least `graph`, as in graph: "a -> b".')
+    types = content.get("types")
+    for name, levels in types.items() if isinstance(types, dict) else ():
+        if isinstance(levels, list) and any(isinstance(level, bool) for level in levels):
+            raise SettingError(
+                f"{page.at(['types', name])}: types.{name}: YAML reads yes, no, true and false as truth values. Write "
+                f"levels in quotes, such as ['no', 'yes'], or `category` for a column of truth values."
+            )
 
     try:
         file = _File.model_validate(content)

@@ -5,7 +5,7 @@ still there and is read. Reading runs no code: the manifest is JSON, the weights
 their checksums say.
 """
 
-__all__ = ["check_place", "folder_exists", "make_folder", "read_folder", "write_folder"]
+__all__ = ["check_place", "folder_exists", "locked", "make_folder", "read_folder", "write_folder"]
 
 import glob
 import hashlib
@@ -14,9 +14,15 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
 
 import torch
 from safetensors import SafetensorError
@@ -91,6 +97,31 @@ def make_folder(folder: str | os.PathLike[str]) -> Path:
         raise StorageError(f"{folder}: cannot be a folder to write in ({error.strerror}). Choose another.") from error
 
     return folder
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes out while it lasts; a process that is killed gives way at once.
+
+    Args:
+        path: What is written. The lock is a hidden file beside it; where the system knows no locks there is none.
+    """
+    place = path.with_name(f".{path.name}.lock")
+    try:
+        opened = place.open("a")
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be written ({error.strerror}). Choose another folder.") from error
+    with opened as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageError(f"{path}: another run is writing it. Wait for that, or choose another name.") from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                place.unlink()
 
 
 def folder_exists(folder: str | os.PathLike[str], kind: str) -> bool:

@@ -8,12 +8,13 @@ __all__ = [
     "pick_rows",
     "read_chunks",
     "read_table",
-    "with_integers",
+    "with_types",
     "write_table",
 ]
 
 import csv
 import os
+import re
 import shutil
 import uuid
 import warnings
@@ -63,7 +64,7 @@ def read_table(
 def read_chunks(
     path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool] | None = None
 ) -> Iterator["pandas.DataFrame"]:
-    """Reads as `read_table` does, so many rows at a time, and guesses nothing.
+    """Reads as `read_table` does, so many rows at a time, and guesses nothing: a word in place of a number is a gap.
 
     Args:
         path: The file.
@@ -80,7 +81,7 @@ def read_chunks(
             chunk = next(chunks, None)
         if chunk is None:
             return
-        yield _columns(chunk, names, labels, path)
+        yield _columns(chunk, names, labels, path, words=True)
 
 
 def _chunks(path: Path, ending: str, rows: int) -> Iterator["pandas.DataFrame"]:
@@ -106,6 +107,8 @@ def _check(path: Path, names: Sequence[str]) -> str:
     if not there:
         raise DataError(f"{path}: cannot be read as {ENDINGS[ending]} (it is empty).")
     for name in names:
+        if name not in there and len(there) == 1 and (sign := re.search(r"[;\t|]", there[0])):
+            raise DataError(f"{path}: expected commas between cells, got {sign[0]!r}. Write it with commas.")
         pick(name, tuple(there), str(path))
         if there.count(name) > 1:
             raise DataError(f"{path}: the column {name!r} comes twice. Drop or rename one.")
@@ -114,8 +117,9 @@ def _check(path: Path, names: Sequence[str]) -> str:
 
 
 def _columns(
-    frame: "pandas.DataFrame", names: Sequence[str], labels: Mapping[str, bool], path: Path
+    frame: "pandas.DataFrame", names: Sequence[str], labels: Mapping[str, bool], path: Path, *, words: bool = False
 ) -> "pandas.DataFrame":
+    """The columns, as numbers or labels; one of numbers may hold nothing but words, where that is said."""
     import pandas
 
     frame.columns = [str(name) for name in frame.columns]
@@ -133,7 +137,8 @@ def _columns(
         if name not in labels and _mostly_words(column, numbers):
             columns[name] = _labels(column.mask(column.isin(GAPS)))
         else:
-            _check_numbers(column, numbers, f"{path}, {name!r}")
+            if not words or column.dtype.kind == "b":
+                _check_numbers(column, numbers, f"{path}, {name!r}")
             columns[name] = numbers
 
     return pandas.DataFrame(columns, index=frame.index)
@@ -155,15 +160,13 @@ def _mostly_words(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]") -
 
 
 def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
-    """Labels with None in gaps; the words true and false alone are truth values. A category keeps its order."""
+    """Labels as they are, with None in gaps. A category keeps its order."""
     import pandas
 
     if isinstance(column.dtype, pandas.CategoricalDtype):
         return column
-    labels = column.astype(object).where(column.notna(), None)
-    words = {str(label).lower() for label in labels.unique() if label is not None}
 
-    return labels.map(lambda label: label and str(label).lower() == "true") if words <= TRUTHS else labels
+    return column.astype(object).where(column.notna(), None)
 
 
 def _check_numbers(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]", where: str) -> None:
@@ -173,15 +176,20 @@ def _check_numbers(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]", 
         raise DataError(f"{where}: expected numbers, got the text {first!r}. Convert the column first.")
 
 
-def with_integers(frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The same table with columns of numbers that are all whole as integers, as a file does not tell them apart."""
-    whole = [
-        name
-        for name in frame.columns
-        if frame[name].dtype.kind == "f" and ((frame[name] % 1 == 0) & (frame[name].abs() < 2**53)).all()
-    ]
+def with_types(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The same table, which is to be learned from, with the types that a file of text does not tell.
 
-    return frame.astype(dict.fromkeys(whole, "int64"))
+    Columns of numbers that are all whole become integers, and those of the words true and false truth values.
+    """
+    typed = frame.copy(deep=False)
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind == "f" and ((column % 1 == 0) & (column.abs() < 2**53)).all():
+            typed[name] = column.astype("int64")
+        elif column.dtype == object and {str(label).lower() for label in column.unique()} <= TRUTHS:
+            typed[name] = column.map(lambda label: str(label).lower() == "true")
+
+    return typed
 
 
 def check_whole(frame: "pandas.DataFrame", path: str | os.PathLike[str], *, drop: bool = False) -> "pandas.DataFrame":

@@ -68,6 +68,49 @@ def test_bad_rows_are_marked_and_the_others_answered(model, tmp_path, monkeypatc
     assert came.loc[3, ["age", "distance"]].isna().all()
 
 
+@pytest.mark.parametrize("row", [0, 4])
+def test_a_word_alone_in_its_part_is_one_bad_row(model, tmp_path, row):
+    table = loans(5, seed=1).astype(object)
+    table.loc[row, "income"] = "n/a"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=2)
+    assert (made.rows, made.converged, made.bad) == (5, 4, 1)
+    assert pd.read_csv(tmp_path / "a.csv")["status"].tolist().index("bad row") == row
+
+
+@pytest.mark.parametrize("rows", [1, 2, 50])
+def test_words_for_truth_are_labels_where_the_model_says_so(tmp_path, rows):
+    """The first rows hold true and false alone, among three levels that the model knows."""
+    draw = np.random.default_rng(0)
+    answer = np.array(["true", "false", "unknown"])[draw.integers(3, size=200)]
+    table = pd.DataFrame({"answer": answer, "y": draw.normal(size=200) + (answer == "true")})
+    scm = bc.SCM(bc.CausalGraph.parse("answer -> y"), {"y": bc.Linear()})
+    scm.fit(table, seed=0, progress=False)
+    scm.save(tmp_path / "model")
+    known = table[table["answer"] != "unknown"].head(20)
+    known.to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("y=1",)), tmp_path / "a.csv", rows=rows)
+    assert (made.converged, made.bad) == (20, 0)
+    assert pd.read_csv(tmp_path / "a.csv", dtype=str)["factual answer"].tolist() == known["answer"].tolist()
+
+
+def test_two_runs_do_not_write_one_table(model, tmp_path, monkeypatch):
+    loans(20, seed=1).to_csv(tmp_path / "t.csv", index=False)
+    real = batches.ask
+
+    def ask(scm, rows, wishes):
+        if len(rows):
+            monkeypatch.setattr(batches, "ask", real)
+            with pytest.raises(bc.StorageError, match="another run is writing it"):
+                run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=10)
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(batches, "ask", ask)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=10)
+    assert made.converged == 20
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "a.csv"}
+
+
 def test_vectors_have_a_column_for_each_component(tmp_path):
     draw = np.random.default_rng(0)
     v = draw.normal(size=(200, 2))

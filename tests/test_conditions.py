@@ -66,3 +66,7 @@ def test_labels_may_hold_any_sign():
     assert read["lab"] == "a=b"
     assert repr(read["grade"]) == "at_least('very high')"
     assert parse_conditions(["lab=<=5"], ["lab"], ["lab"]) == {"lab": "<=5"}
+
+
+def test_weights_of_names_that_hold_the_sign_are_read():
+    assert parse_weights(["a=b=5", " a = 2"], ["a", "a=b"]) == {"a=b": 5.0, "a": 2.0}

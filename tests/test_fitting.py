@@ -184,6 +184,7 @@ def with_cell(row, name, value):
         (with_cell(9, "intensity", 256.0), bc.DataError, "got [256.0] in row 9"),
         (lambda data: data.drop(columns="intensity"), bc.DataError, "variable 'intensity' is missing"),
         (lambda data: data.assign(index=1.0), bc.DataError, "'index' is not a variable of the graph"),
+        (lambda data: data.assign(name="word"), bc.DataError, "'name' is not a variable of the graph"),
         (lambda data: data.assign(thickness=2.0), bc.DataError, "'thickness': every row has the value 2"),
         (lambda data: data.assign(thickness=pd.to_datetime("2020")), bc.DataError, "expected numbers, got datetime64"),
         (lambda data: data.assign(thickness=pd.Series([1, None] * 30, dtype="Int64")), bc.DataError, "NaN"),

@@ -90,6 +90,13 @@ def test_what_yaml_itself_stumbles_over_is_said(tmp_path, text):
         read_spec(written(tmp_path, text))
 
 
+def test_levels_that_yaml_takes_for_truth_values_are_told(tmp_path):
+    with pytest.raises(bc.SettingError, match=r"line 3: types\.b: YAML reads yes, no.*in quotes"):
+        read_spec(written(tmp_path, 'graph: "a -> b"\ntypes:\n  b: [no, yes]\n'))
+    spec = read_spec(written(tmp_path, "graph: \"a -> b\"\ntypes:\n  b: ['no', 'yes']\n"))
+    assert tuple(spec.scm.types["b"]) == ("no", "yes")
+
+
 def test_nothing_in_a_file_is_executed(tmp_path):
     with pytest.raises(bc.SettingError, match="line 1"):
         read_spec(written(tmp_path, "graph: !!python/object/apply:os.system ['true']"))

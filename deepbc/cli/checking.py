@@ -38,7 +38,7 @@ def check(
     Example: deepbc check model new.csv --plot check.png
     """
     from deepbc._checks import check_choice
-    from deepbc.asking import columns_of
+    from deepbc.asking import columns_of, labels_in
     from deepbc.plots import check_plots
     from deepbc.scm import SCM
     from deepbc.tables import check_whole, read_table
@@ -47,7 +47,7 @@ def check(
         check_choice(plot.suffix.lower(), FIGURES, "--plot, the ending")
         check_plots()
     scm = SCM.load(model)
-    table = check_whole(read_table(data, tuple(columns_of(scm))), data, drop=drop_missing)
+    table = check_whole(read_table(data, tuple(columns_of(scm)), labels_in(scm)), data, drop=drop_missing)
     report = scm.check(table, seed=seed, level=level)
     if plot is not None:
         report.plot(plot)

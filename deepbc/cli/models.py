@@ -57,13 +57,13 @@ def fit(
     """
     from deepbc.scm import KIND
     from deepbc.storage import check_place
-    from deepbc.tables import check_whole, read_table, with_integers
+    from deepbc.tables import check_whole, read_table, with_types
 
     model = _spec(graph, spec, bounds or (), types or ())
     scm = model.scm
     check_place(out, KIND)
     labels = {name: declared not in ("real", "integer") for name, declared in scm.types.items()}
-    table = with_integers(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
+    table = with_types(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
     chosen = model.seed if seed is None else seed
     report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint)
     scm.save(out)
@@ -88,7 +88,7 @@ def show(model: Model, as_json: Json = False) -> None:
     laws = Table("variable", "type", "law", "values", title="Variables")
     for name, told in _variables(scm).items():
         ends = ["" if end is None else f"{end:g}" for end in told["bounds"]]
-        values = ", ".join(map(str, told["levels"])) or (" to ".join(ends) if any(ends) else "")
+        values = ", ".join(map(_word, told["levels"])) or (" to ".join(ends) if any(ends) else "")
         add_row(laws, name, told["type"], told["mechanism"], values)
     console.print(laws)
     if scm.report.variables:
@@ -151,7 +151,7 @@ def batch(
 
     A killed run that is started again goes on where it was: finished parts wait beside the output. A row that cannot be
     asked, because of a gap or a value outside its bounds, is marked as a bad row; the others are answered. The exit
-    code is 0 once every row has its line, whatever it says.
+    code is 0 once every row has its line, whatever it says; 1 where all of them are bad.
 
     Example: deepbc batch model data.csv --if "amount=2000" --out answers.parquet
     """
@@ -163,10 +163,12 @@ def batch(
     told = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:
         _print_json(told | {"seconds": round(made.seconds, 1), "out": str(made.out)})
-        return
-    counts = ", ".join(f"{count:,} {word}" for word, count in told.items() if word != "rows")
-    say(f"{made.rows:,} rows in {made.seconds:.1f} s: {counts}")
-    say(f"answers: {made.out}")
+    else:
+        counts = ", ".join(f"{count:,} {word}" for word, count in told.items() if word != "rows")
+        say(f"{made.rows:,} rows in {made.seconds:.1f} s: {counts}")
+        say(f"answers: {made.out}")
+    if made.bad == made.rows:
+        raise typer.Exit(1)
 
 
 def sample(
@@ -279,9 +281,14 @@ def _cells(cf: "Counterfactual", name: str, value: Any) -> list[str]:
     """A value as text: a label, or each component of it."""
     kind = cf.factual.kinds.get(name)
     if kind and kind.levels:
-        return [str(kind.levels.label_of(value if isinstance(value, str) else value.item()))]
+        return [_word(kind.levels.label_of(value if isinstance(value, str) else value.item()))]
 
     return [f"{number:.6g}" for number in value.reshape(-1).tolist()]
+
+
+def _word(label: Any) -> str:
+    """A label as text; one that is a whole number without a point."""
+    return f"{label:g}" if isinstance(label, float) else str(label)
 
 
 def _shares(drawn: Any, levels: "Levels") -> str:
@@ -290,7 +297,7 @@ def _shares(drawn: Any, levels: "Levels") -> str:
     counts = codes.bincount(minlength=len(levels)).double() / len(codes)
     order = counts.argsort(descending=True).tolist()
 
-    return ", ".join(f"{levels.items[code]} {counts[code]:.0%}" for code in order if counts[code] > 0)
+    return ", ".join(f"{_word(levels.items[code])} {counts[code]:.0%}" for code in order if counts[code] > 0)
 
 
 def _labels(cf: "Counterfactual", name: str, components: int) -> list[str]:

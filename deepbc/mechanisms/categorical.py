@@ -36,7 +36,7 @@ from deepbc.variables import Family
 # So many rows lead to the linear part, so many at a time; its slopes are drawn to 0 as by one row.
 ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 100_000, 4096, 1.0
 # The network is kept if it gains so many nats and, by the one-standard-error rule, more than its error.
-LEAST_GAIN = 1e-3
+LEAST_GAIN = 3e-4
 
 
 class Categorical(Discrete):

@@ -15,7 +15,7 @@ References:
 
 __all__ = ["Mode", "backtrack", "drawn_in", "find_mode", "read_checked"]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from deepbc._checks import check_classes, check_type
-from deepbc.distances import Distance, read_distance
+from deepbc.distances import Distance, Squared, read_distance
 from deepbc.mechanisms.regions import HAIR
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
@@ -31,7 +31,7 @@ from deepbc.queries.classes import Found, Rows, moving_classes, search_classes, 
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
 from deepbc.scm import SCM
-from deepbc.solvers import Exact, Solver
+from deepbc.solvers import Exact, Solver, Sparse
 from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
 from deepbc.variables import beside
 
@@ -136,16 +136,41 @@ def _solve(
     if not discrete:
         return _Plan.of(scm, *how, aims).solve(question)
 
-    def solve(rows: Tensor, values: Rows, *, soft: bool) -> Found:
+    solver, distance, scope = how
+    brisk = _brisk(
+        solver, all(isinstance(distance.of(name), Squared) for name in scm.graph), set(discrete) - set(scope)
+    )
+
+    def solve(rows: Tensor, values: Rows, *, soft: bool, by: Solver = brisk) -> Found:
         wanted = {name: each.select(rows) for name, each in aims.items() if name not in values}
         wanted |= {name: Asked(each, each, False) for name, each in values.items()}
         model = scm.softened(discrete) if soft else scm
-        return _Plan.of(model, quick, *how[1:], wanted).solve(question.select(rows))
+        return _Plan.of(model, by, distance, scope, wanted).solve(question.select(rows))
 
-    # Where classes have to follow from frozen noise most choices have no world, and not all is tried to find one.
-    quick = BRISK if isinstance(how[0], Exact) and not set(discrete) <= set(how[2]) else how[0]
+    found = search_classes(scm, question, {name: aims.get(name) for name in discrete}, scope, distance, solve)
+    if brisk is solver:
+        return found
 
-    return search_classes(scm, question, {name: aims.get(name) for name in discrete}, how[2], how[1], solve)
+    every = torch.arange(question.batch.numel(), device=found.trouble.device)
+    again = solve(every, {name: found.x[name] for name in discrete}, soft=False, by=solver)
+    better = again.cost(question.u, distance) < found.cost(question.u, distance)
+    found.put(every[better], again.take(better))
+
+    return found
+
+
+def _brisk(solver: Solver, smooth: bool, frozen: Collection[str]) -> Solver:
+    """The solver by which classes are compared: where most choices have no world, or kinks make each dear, a quick one.
+
+    Args:
+        solver: The solver that was asked for, which then solves for the best classes.
+        smooth: Whether the distance has no kinks.
+        frozen: The classes that have to follow from noise that may not move.
+    """
+    if isinstance(solver, Sparse) and isinstance(solver.solver, Exact):
+        return Sparse(solver.keep, solver=BRISK, by=solver.by, search=solver.search)
+
+    return BRISK if isinstance(solver, Exact) and (frozen or not smooth) else solver
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +383,11 @@ def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
             "The antecedent does not react to any noise in scope near the factual world: the laws are flat there, as a "
             "saturated probability or a hard decision is.",
             "Ask about a score that reacts, such as the logit behind a probability.",
+        ),
+        not_converged(
+            "No classes and whole numbers that were tried meet the antecedent by the noises in scope; not all were "
+            "tried.",
+            "Widen the scope, or ask for an interval.",
         ),
     ]
     code = trouble.clone()

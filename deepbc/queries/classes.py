@@ -26,6 +26,8 @@ from deepbc.variables import Variable
 
 # All combinations of classes are tried if they are no more than this; otherwise all variables one by one, so often.
 MOST_COMBINATIONS, MOST_SWEEPS = 64, 8
+# So many rows are solved at once, each choice of classes for each row of the question being one.
+MOST_ROWS = 2048
 # One choice of classes is better than another if it costs less by this part.
 LEAST_GAIN = 1e-9
 
@@ -59,6 +61,12 @@ class Found:
         x, u = ({name: each[rows] for name, each in part.items()} for part in (self.x, self.u))
 
         return Found(x, u, self.trouble[rows])
+
+    def cost(self, rest: Mapping[str, Tensor], distance: Distance) -> Tensor:
+        """What the noises cost beside those at rest, with shape `(rows,)`; infinite where a row failed."""
+        moved = [distance.moved(name, each, rest[name]) for name, each in self.u.items()]
+
+        return torch.where(self.trouble == Trouble.NONE, torch.stack(moved).sum(0), torch.inf)
 
 
 class Solve(Protocol):
@@ -151,11 +159,16 @@ class _Search:
         """The variables that are to be chosen."""
         return {name: self.scm.variables[name] for name in self.allowed}
 
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.question.batch.numel()
+
     def all(self, combinations: Sequence[Rows]) -> Found:
         """Tries all combinations, the factual one first."""
         best = self._start()
-        for values in combinations:
-            self._try(best, {name: each.expand_as(self.question.x[name]) for name, each in values.items()})
+        for _, values in self._groups(combinations):
+            self._try(best, values)
 
         return best
 
@@ -165,48 +178,59 @@ class _Search:
         A row of which no choice holds is not said to have none: not all were tried.
         """
         best = self._start()
-        every = torch.arange(len(best.trouble), device=best.trouble.device)
-        for given in combinations:
-            values = {name: each.expand_as(self.question.x[name]) for name, each in given.items()}
-            relaxed = self.solve(every, values, soft=True)
-            for rounded in (torch.round, torch.floor, torch.ceil):
-                found = {name: self._nearest(name, relaxed.x[name], rounded) for name in self.variables}
-                self._try(best, found | values)
-                if self.frozen:
-                    self._try(best, self._followed(relaxed, found | values))
+        for count, given in self._groups(combinations):
+            relaxed = self._relaxed(count, given)
+            choices = [
+                {name: self._nearest(name, relaxed[name], rounded) for name in self.variables} | given
+                for rounded in (torch.round, torch.floor, torch.ceil)
+            ]
+            followed = [self._followed(relaxed, each) for each in choices] if self.frozen else []
+            self._try(best, _one_after_the_other(choices + followed))
 
-        active = every
+        active = torch.ones_like(best.trouble, dtype=torch.bool)
         for _ in range(MOST_SWEEPS):
-            better = torch.zeros_like(best.trouble, dtype=torch.bool)
+            better = torch.zeros_like(active)
             for name in self.variables:
-                for other in self._others(name, best):
-                    changed = {**self._values(best), name: other}
-                    better |= self._try(best, changed, active)
-                    if self.frozen and name not in self.frozen:
-                        better |= self._try(best, self._followed(best, changed), active)
-            active = better.nonzero().squeeze(-1)
-            if not len(active):
+                others = self._others(name, best)
+                changed = {each: best.x[each].expand(len(others), -1, -1) for each in self.variables} | {name: others}
+                moves = bool(self.frozen) and name not in self.frozen
+                followed = [self._followed(best.x, changed)] if moves else []
+                better |= self._try(best, _one_after_the_other([changed, *followed]), active)
+            active = better
+            if not active.any():
                 break
-        best.trouble[best.trouble == Trouble.STUCK] = int(Trouble.SLOW)
+        best.trouble[(best.trouble == Trouble.STUCK) | (best.trouble == Trouble.SLOW)] = int(Trouble.UNTRIED)
 
         return best
 
-    def _followed(self, world: Found, values: Rows) -> Rows:
+    def _groups(self, combinations: Sequence[Rows]) -> Iterator[tuple[int, Rows]]:
+        """Combinations for every row, with shape `(choices, rows, value)`, and how many; as many as is well at once."""
+        size = max(1, MOST_ROWS // max(1, self.rows))
+        for start in range(0, len(combinations), size):
+            group = combinations[start : start + size]
+            values = {name: torch.stack([each[name] for each in group]).unsqueeze(1) for name in group[0]}
+            yield len(group), {name: each.expand(-1, self.rows, -1) for name, each in values.items()}
+
+    def _relaxed(self, count: int, given: Rows) -> Rows:
+        """The values, `(choices, rows, value)`, of the best worlds with smooth classes beside so many given ones."""
+        every = torch.arange(self.rows, device=self.scm.device).repeat(count)
+        found = self.solve(every, {name: each.flatten(0, 1) for name, each in given.items()}, soft=True)
+
+        return {name: each.reshape(count, self.rows, -1) for name, each in found.x.items()}
+
+    def _followed(self, x: Rows, values: Rows) -> Rows:
         """The values with those of frozen variables as their noise makes them, beside what a world has."""
-        given = {name: each for name, each in (world.x | values).items() if name not in self.frozen}
+        given = {name: each for name, each in (x | values).items() if name not in self.frozen}
         after, _ = self.scm.complete_rows(given, {name: self.question.u[name] for name in self.frozen})
 
         return {name: after[name] for name in values}
 
     def _start(self) -> Found:
         """The world with factual classes, or those nearest to them that are allowed."""
-        every = torch.arange(self.question.batch.numel(), device=next(iter(self.question.x.values())).device)
+        every = torch.arange(self.rows, device=self.scm.device)
         values = {name: self._nearest(name, self.question.x[name]) for name in self.variables}
 
         return self.solve(every, values, soft=False)
-
-    def _values(self, found: Found) -> Rows:
-        return {name: found.x[name] for name in self.variables}
 
     def _nearest(self, name: str, x: Tensor, rounded: Callable[[Tensor], Tensor] = torch.round) -> Tensor:
         """The value that is nearest to a smooth one, and allowed; a whole number is rounded as is said."""
@@ -216,38 +240,52 @@ class _Search:
 
         return hard if asked is None else hard.clamp(asked.lower, asked.upper)
 
-    def _others(self, name: str, best: Found) -> Iterator[Tensor]:
-        """Other values to try for one variable: all classes, or the whole numbers beside."""
+    def _others(self, name: str, best: Found) -> Tensor:
+        """Other values to try for one variable, `(choices, rows, value)`: all classes, or the whole numbers beside."""
         variable, like = self.variables[name], self.question.x[name]
         if variable.levels:
             codes = torch.arange(len(variable.levels), device=like.device)
-            yield from variable.levels.rows(codes.to(like)).unsqueeze(1).expand(-1, *like.shape)
-            return
-        for step in (-1, 1):
-            yield (best.x[name] + step).clamp(variable.lower, variable.upper)
+            return variable.levels.rows(codes.to(like)).unsqueeze(1).expand(-1, *like.shape)
+
+        beside = best.x[name] + torch.tensor([-1.0, 1.0]).to(like)[:, None, None]
+
+        return beside.clamp(variable.lower, variable.upper)
 
     def _try(self, best: Found, values: Rows, among: Tensor | None = None) -> Tensor:
-        """Solves with the given values, where they are others and allowed, and keeps what is better; says where."""
+        """Solves with given values, `(choices, rows, value)`, where they are others and allowed; keeps what is better.
+
+        Args:
+            best: The best so far, which is changed.
+            values: The choices.
+            among: A mask of the rows to try; None tries all.
+
+        Returns:
+            A mask of the rows that are better now.
+        """
         other = torch.stack([(each != best.x[name]).any(-1) for name, each in values.items()]).any(0)
         for name, asked in self.allowed.items():
             other &= asked is None or asked.missed(values[name]).amax(-1) == 0
         if among is not None:
-            other &= torch.zeros_like(other).index_fill(0, among, True)
-        rows = other.nonzero().squeeze(-1)
-        better = torch.zeros_like(other)
-        if not len(rows):
+            other &= among
+        choice, row = other.nonzero().unbind(-1)
+        better = torch.zeros_like(best.trouble, dtype=torch.bool)
+        if not len(row):
             return better
 
-        found = self.solve(rows, {name: each[rows] for name, each in values.items()}, soft=False)
-        before = self._cost(best.take(rows), rows)
-        gains = self._cost(found, rows) < before - LEAST_GAIN * (1 + before).nan_to_num(posinf=0.0)
-        best.put(rows[gains], found.take(gains))
-        better[rows[gains]] = True
+        found = self.solve(row, {name: each[choice, row] for name, each in values.items()}, soft=False)
+        every = torch.arange(self.rows, device=row.device)
+        u = {name: each[row] for name, each in self.question.u.items()}
+        before = best.cost(self.question.u, self.distance)
+        costs = torch.full_like(other, torch.inf, dtype=before.dtype)
+        costs[choice, row] = found.cost(u, self.distance)
+        least, chosen = costs.min(0)
+        better = least < before - LEAST_GAIN * (1 + before).nan_to_num(posinf=0.0)
+        places = torch.full_like(other, -1, dtype=torch.long)
+        places[choice, row] = torch.arange(len(row), device=row.device)
+        best.put(every[better], found.take(places[chosen[better], every[better]]))
 
         return better
 
-    def _cost(self, found: Found, rows: Tensor) -> Tensor:
-        """What the noises of a world cost, infinite where it failed."""
-        moved = [self.distance.moved(name, each, self.question.u[name][rows]) for name, each in found.u.items()]
 
-        return torch.where(found.trouble == Trouble.NONE, torch.stack(moved).sum(0), torch.inf)
+def _one_after_the_other(choices: Sequence[Rows]) -> Rows:
+    return {name: torch.cat([each[name] for each in choices]) for name in choices[0]}

@@ -37,6 +37,7 @@ class Trouble(IntEnum):
     STUCK = 2
     NO_NUMBER = 3
     FLAT = 4
+    UNTRIED = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,29 @@ def test_check_judges_labels(folder, command):
     assert all(each["verdict"] == "accepted" for each in told["variables"] if each["name"] in ("grade", "income"))
 
 
+def test_check_reads_labels_as_the_fit_did(tmp_path, command):
+    """Words for a gap are labels where they were declared; truth words are labels beside a third."""
+    draw = np.random.default_rng(0)
+    word = np.array(["NA", "None", "true"])[draw.integers(3, size=300)]
+    table = pd.DataFrame(
+        {"word": word, "flag": draw.integers(2, size=300), "y": draw.normal(size=300) + (word == "NA")}
+    )
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", tmp_path / "t.csv", "--graph", "word, flag -> y", "--type", "word=category"]
+    assert command(*words, "--out", tmp_path / "model").returncode == 0
+    done = command("check", tmp_path / "model", tmp_path / "t.csv", "--json")
+    assert json.loads(done.stdout)["rows"] == 300, done.stderr
+    said = command("ask", tmp_path / "model", tmp_path / "t.csv", "--row", 0, "--if", "flag=1").stdout
+    assert "1.0" not in said
+
+
+def test_numbers_that_no_class_can_give_say_so(folder, command):
+    words = ["ask", folder / "model", folder / "data.csv", "--row", 3, "--if", "income=2.345", "--scope", "visits"]
+    done = command(*words)
+    assert done.returncode == 1
+    assert "not all were tried" in done.stdout.replace("\n", " ")
+
+
 ASK = ["ask", "{model}", "{data}", "--row", "3", "--if"]
 FIT = ["fit", "{data}", "--spec", "{spec}", "--out", "{new}"]
 

@@ -179,6 +179,20 @@ def test_a_row_is_that_of_the_file_whatever_others_hold(folder, tmp_path, comman
     assert "the first is row 5" in done.stderr
 
 
+def test_another_sign_between_cells_is_told(folder, tmp_path, command):
+    (tmp_path / "semi.csv").write_text("age;income\n1;2\n")
+    done = command("fit", tmp_path / "semi.csv", "--graph", "age -> income", "--out", tmp_path / "new")
+    assert done.returncode == 2
+    assert "expected commas between cells, got ';'" in done.stderr
+
+
+def test_a_batch_of_bad_rows_alone_exits_with_1(folder, tmp_path, command):
+    (tmp_path / "bad.csv").write_text("age,income,amount\nold,2,3\n4,,6\n")
+    done = command("batch", folder / "model", tmp_path / "bad.csv", "--if", "amount=9", "--out", tmp_path / "a.csv")
+    assert done.returncode == 1
+    assert "2 bad" in done.stdout
+
+
 ASK = ["ask", "{model}", "{data}", "--row", "3"]
 FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
 
@@ -191,6 +205,8 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         ([*ASK, "--if", "amount=much"], "expected a number, got 'much'"),
         ([*ASK, "--if", "amount=9", "--if", "amount=8"], "'amount' comes twice"),
         ([*ASK, "--if", "3>=amount<=4"], "condition"),
+        ([*ASK, "--if", "amount>9"], "For > and < write >= and <="),
+        ([*ASK, "--if", "amount!=9"], "there is no !="),
         ([*ASK, "--if", "amount=9", "--scope", "aeg"], "Did you mean 'age'?"),
         ([*ASK, "--if", "amount=9", "--weight", "age"], "weight 'age'"),
         ([*ASK, "--if", "amount=9", "--weight", "age=-1"], "age"),
