@@ -681,8 +681,8 @@ def check_labels(labels: Tensor, batch: tuple[int, ...]) -> None:
 def check_both_labels(zeros: int, ones: int, fewest: int, where: str) -> None:
     if min(zeros, ones) < fewest:
         raise DataError(
-            f"{where}: expected at least {fewest} rows of each label, got {zeros} of 0 and {ones} of 1. Give more rows, "
-            f"or leave the attribute out."
+            f"{where}: expected at least {fewest} rows of each label, got {zeros} of 0 and {ones} of 1. Give more "
+            f"rows, or leave the attribute out."
         )
 
 
@@ -701,8 +701,8 @@ def check_image_shape(shape: tuple[int, ...], preset: str, where: str) -> tuple[
     """Returns the channels, height and width of an image; channels come first, or last."""
     if preset == "paper" and shape not in PAPER:
         raise DataError(
-            f"{where}: expected images of 28 x 28, or of 64 x 64 or 128 x 128 with 3 channels, for the paper's networks, "
-            f"got {shape}. Take the default."
+            f"{where}: expected images of 28 x 28, or of 64 x 64 or 128 x 128 with 3 channels, for the paper's "
+            f"networks, got {shape}. Take the default."
         )
     if len(shape) == 2:
         return 1, shape[0], shape[1]

@@ -1,10 +1,10 @@
 r"""Classifiers that read attributes from images, and the numbers that stand for the attributes.
 
-A network :math:`n` learns an attribute from labels :math:`y`, 0 or 1, of which the share :math:`p` is 1. Its loss weighs
-a row of label 1 by :math:`1 / 2p` and one of label 0 by :math:`1 / 2(1 - p)`, so that a rare label counts as much as a
-frequent one; then :math:`n` estimates the log-odds of a population in which both are equally frequent. Those of the
-labels as they are lie a constant away. What is left to mend, networks being too sure of themselves, two numbers mend
-that are fitted to held-out rows:
+A network :math:`n` learns an attribute from labels :math:`y`, 0 or 1, of which the share :math:`p` is 1. In its loss a
+row of label 1 has the weight :math:`1 / 2p` and one of label 0 :math:`1 / 2(1 - p)`, so that a rare label counts as
+much as a frequent one; then :math:`n` estimates the log-odds of a population in which both are equally frequent. Those
+of the labels as they are lie a constant away. What is left to mend, networks being too sure of themselves, two numbers
+mend that are fitted to held-out rows:
 
 .. math:: \ell(x) = a \, \Bigl(n(x) + \log \frac{p}{1 - p}\Bigr) + b, \qquad P(y = 1 \mid x) = \sigma(\ell(x)).
 
@@ -28,7 +28,6 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from deepbc import __version__
 from deepbc._checks import check_both_labels, check_classified, check_finite, check_range, check_table, check_type
 from deepbc.checkpoint import Checkpoint, fingerprint
 from deepbc.data import read_column, read_image
@@ -115,14 +114,16 @@ class Classifier(Learner):
     def logit(self, x: Tensor) -> Tensor:
         r"""Computes the calibrated logit :math:`\ell`, with shape `(batch,)`, from pixels `(batch, value)`."""
         slope, shift = self.platt
+        logit: Tensor = slope * (self._raw(x) + self.odds) + shift
 
-        return slope * (self._raw(x) + self.odds) + shift
+        return logit
 
     def forward(self, x: Tensor) -> Tensor:
         """Computes the standardised logit, with shape `(batch, 1)`, from pixels 0 to 255, `(batch, value)`."""
         middle, spread = self.scale
+        read: Tensor = (self.logit(x) - middle) / spread
 
-        return ((self.logit(x) - middle) / spread).unsqueeze(-1)
+        return read.unsqueeze(-1)
 
     def _raw(self, x: Tensor) -> Tensor:
         image = x.to(self.odds).reshape(-1, *self.shape) / MIDDLE - 1
@@ -173,7 +174,9 @@ class Classifiers:
             "accuracy": {name: asdict(each) for name, each in self.accuracy.items()},
         }
         states = {name: each.state_dict() for name, each in self.classifiers.items()}
-        write_folder(folder, KIND, content, {f"{name}/{key}": each for name in states for key, each in states[name].items()})
+        write_folder(
+            folder, KIND, content, {f"{name}/{key}": each for name in states for key, each in states[name].items()}
+        )
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Classifiers":
@@ -279,7 +282,7 @@ def _labels(column: Any, where: str) -> Tensor:
 def _checkpoint(
     folder: str | os.PathLike[str] | None, settings: list[Any], data: list[Tensor], share: Share
 ) -> Checkpoint:
-    key = "" if folder is None else fingerprint([__version__, *settings], data)
+    key = "" if folder is None else fingerprint(settings, data)
 
     return Checkpoint(folder, key, writes=share.first)
 
