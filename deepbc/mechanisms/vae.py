@@ -47,8 +47,8 @@ FEWEST_ROWS = 32
 # Images are a little brighter than their parents say at most; no brightness is below this part of the range.
 BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
-# So many rows tell the statistics of batch normalisations.
-SETTLING = 2048
+# So many rows tell the statistics of batch normalisations, in batches of so many.
+SETTLING, SETTLED = 2048, 128
 # A pixel counts as clipped where that changes it by more than a grey level.
 VISIBLE = 1 / 255
 # So many rows for each unknown of a regression tell what can be read from the noise.
@@ -132,7 +132,9 @@ class ConvVAE(Mechanism):
 
     def settle(self, rows: Rows) -> None:
         self.begin(generator(0, "settle"))
-        batches = rows.kept[:SETTLING].split(self.default_training.batch or SETTLING)
+        few = rows.kept[:SETTLING]
+        # Of equal size, as they count alike.
+        batches = few.tensor_split(-(-len(few) // SETTLED))
         settle(self, lambda batch: self.judge(*rows.of(batch), 1.0), batches)
 
     def _build(self, family: Family, generator: Generator) -> None:
