@@ -7,11 +7,13 @@ __all__ = [
     "check_axes",
     "check_batches",
     "check_between",
+    "check_both_labels",
     "check_bounds",
     "check_callable",
     "check_category",
     "check_choice",
     "check_classes",
+    "check_classified",
     "check_continuous",
     "check_contradiction",
     "check_cost",
@@ -81,6 +83,10 @@ INTEGERS = (int, np.integer)
 NUMBERS = (int, float, np.integer, np.floating)
 # The channels that an image may have.
 CHANNELS = (1, 3, 4)
+# The least side of an image that can be halved four times.
+SMALLEST = 16
+# The shapes of images for which there are networks of the paper.
+PAPER = ((28, 28), (3, 64, 64), (64, 64, 3), (3, 128, 128), (128, 128, 3))
 
 
 def fail_graph(message: str) -> NoReturn:
@@ -677,10 +683,32 @@ def check_labels(labels: Tensor, batch: tuple[int, ...]) -> None:
     check_range(labels, 0, 255, "labels", whole=True)
 
 
+def check_both_labels(zeros: int, ones: int, fewest: int, where: str) -> None:
+    if min(zeros, ones) < fewest:
+        raise DataError(
+            f"{where}: expected at least {fewest} rows of each label, got {zeros} of 0 and {ones} of 1. Give more "
+            f"rows, or leave the attribute out."
+        )
+
+
+def check_classified(shape: tuple[int, ...], where: str) -> tuple[int, int, int]:
+    """Returns the channels, height and width of an image that a classifier reads, which come in this order."""
+    if len(shape) != 3 or shape[0] not in CHANNELS or min(shape[1:]) < SMALLEST:
+        raise DataError(
+            f"{where}: expected images of shape (channel, height, width) with 1, 3 or 4 channels and sides of at least "
+            f"{SMALLEST} pixels, got {shape}. Give them the shape (rows, channel, height, width)."
+        )
+
+    return shape[0], shape[1], shape[2]
+
+
 def check_image_shape(shape: tuple[int, ...], preset: str, where: str) -> tuple[int, int, int]:
     """Returns the channels, height and width of an image; channels come first, or last."""
-    if preset == "paper" and shape != (28, 28):
-        raise DataError(f"{where}: expected images of 28 x 28 for the paper's networks, got {shape}. Take the default.")
+    if preset == "paper" and shape not in PAPER:
+        raise DataError(
+            f"{where}: expected images of 28 x 28, or of 64 x 64 or 128 x 128 with 3 channels, for the paper's "
+            f"networks, got {shape}. Take the default."
+        )
     if len(shape) == 2:
         return 1, shape[0], shape[1]
     if len(shape) == 3 and shape[0] in CHANNELS:

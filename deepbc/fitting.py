@@ -36,6 +36,7 @@ from deepbc.variables import OPEN, Family, Kind, Variable, flatten, unflatten
 
 LARGEST_TIE = 0.02
 MOST_LEVELS = 100
+CHUNK = 1024
 # Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
 # (Kolmogorov's law), or where the logarithm of its standard deviation is.
 LARGEST_GAP, RARE_GAP, LARGEST_LOG_SPREAD = 0.05, 1.95, 0.3
@@ -121,7 +122,8 @@ def _predicted(name: str, mechanism: Mechanism, parents: tuple[Variable, ...], r
     variable = Variable.of_dim(name, mechanism.value or 1, OPEN)
     bound = mechanism.bind(Family(variable, parents), generator(0))
     given = torch.cat([rows[parent.name] for parent in parents], dim=-1)
-    values = bound.predict(given[:, :0], given).detach()
+    # Images may be bytes, and are large.
+    values = torch.cat([bound.predict(part[:, :0].double(), part.double()) for part in given.split(CHUNK)]).detach()
     check_finite(values, f"Variable {name!r}, its Predictor")
 
     return unflatten(values, variable.shape)
@@ -178,9 +180,9 @@ class _Work:
         training = self.plan.training.get(name, mechanism.default_training)
         split = self._split(family, training.validation)
 
-        # The parents have the precision of the model, whatever the values have.
+        # The precision is that of the model, whatever the values and the parents have: images may be bytes.
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
-        fresh = fresh.to(device=split.context.device, dtype=fresh.precision or split.context.dtype)
+        fresh = fresh.to(device=split.context.device, dtype=fresh.precision or self.empty.dtype)
         loop = Loop(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
         outcome = fresh.fit(split, loop)
         if fresh.has_density:

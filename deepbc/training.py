@@ -110,13 +110,16 @@ class Rows:
 
 
 class Learner(nn.Module, ABC):
-    """What the loop trains: a module with one loss a row."""
+    """What the loop trains: a module with one loss a row. It is in training mode only while it learns."""
 
     # So many rows are judged at a time.
     judged: ClassVar[int] = 65_536
 
     def begin(self, stream: Generator) -> None:
         """Hears, before each pass over the rows, where random numbers of the loss are to come from."""
+
+    def settle(self, rows: Rows) -> None:
+        """Hears, before the weights as they are now are judged or kept, of the rows that they were learned from."""
 
     @abstractmethod
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
@@ -179,6 +182,7 @@ class Loop:
             start = time.monotonic()
             run.train.append(self._epoch(learner, adam, stage, run.epoch))
             with adam.averaged():
+                learner.settle(self.rows)
                 run.held_out.append(self._mean_held_out(learner, stage))
             self._judge(adam, run, best_weights)
             run.seconds += time.monotonic() - start
@@ -189,6 +193,7 @@ class Loop:
 
         adam.weights.copy_(best_weights)
         learner.requires_grad_(False)
+        learner.settle(self.rows)
         self.curves[stage] = Curve(tuple(run.train), tuple(run.held_out), run.seconds)
 
         return self._held_out(learner, stage, self.rows.held)
@@ -200,6 +205,7 @@ class Loop:
         order = kept[torch.randperm(rows, generator=generator(self.seed, self.name, stage, epoch)).to(kept.device)]
         total = torch.zeros((), dtype=torch.float64, device=kept.device)
 
+        learner.train()
         learner.begin(generator(self.seed, self.name, stage, epoch, "loss", self.share.rank))
         for batch in order.split(self.training.batch_of(rows)):
             loss = learner.loss(*self.rows.of(self.share.of(batch))).sum() / len(batch)
@@ -228,6 +234,7 @@ class Loop:
         return self._finite(self.share.sum(total).item() / len(self.rows.held), None)
 
     def _held_out(self, learner: Learner, stage: str, rows: Tensor) -> Tensor:
+        learner.eval()
         # The same random numbers in each epoch, so that losses can be compared.
         learner.begin(generator(self.seed, self.name, stage, "held out", self.share.rank))
         with torch.no_grad():

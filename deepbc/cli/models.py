@@ -1,6 +1,6 @@
 """Commands for a table of yours: fit a model, look at it, ask it, draw from it."""
 
-__all__ = ["ask", "batch", "fit", "sample", "show"]
+__all__ = ["Json", "ask", "batch", "fit", "fit_records", "report_table", "sample", "show"]
 
 import json
 import math
@@ -69,9 +69,9 @@ def fit(
     scm.save(out)
 
     if as_json:
-        _print_json(_told(report))
+        _print_json(fit_records(report))
         return
-    console.print(_reported(report))
+    console.print(report_table(report))
     say(f"model: {out}")
 
 
@@ -81,7 +81,7 @@ def show(model: Model, as_json: Json = False) -> None:
 
     scm = SCM.load(model)
     if as_json:
-        _print_json({"graph": scm.graph.to_dict(), "variables": _variables(scm), "report": _told(scm.report)})
+        _print_json({"graph": scm.graph.to_dict(), "variables": _variables(scm), "report": fit_records(scm.report)})
         return
 
     say("\n".join(f"{', '.join(scm.graph.parents(name)) or '(no cause)'} -> {name}" for name in scm.graph.order))
@@ -92,7 +92,7 @@ def show(model: Model, as_json: Json = False) -> None:
         add_row(laws, name, told["type"], told["mechanism"], values)
     console.print(laws)
     if scm.report.variables:
-        console.print(_reported(scm.report))
+        console.print(report_table(scm.report))
 
 
 def ask(
@@ -224,11 +224,11 @@ def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:
     }
 
 
-def _told(report: "FitReport") -> list[dict[str, Any]]:
+def fit_records(report: "FitReport") -> list[dict[str, Any]]:
     return json.loads(report.to_frame().to_json(orient="records", double_precision=15))  # type: ignore[no-any-return] # a list
 
 
-def _reported(report: "FitReport") -> Table:
+def report_table(report: "FitReport") -> Table:
     table = Table("variable", "held-out nll (nats)", "held-out rows", "epochs", "seconds", "notes", title="Fit")
     for each in report:
         numbers = (f"{each.nll:.4f}", f"{each.rows:,}", f"{each.epochs}", f"{each.seconds:.1f}")

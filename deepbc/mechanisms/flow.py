@@ -36,7 +36,7 @@ from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 from deepbc.training import Rows, Train
 from deepbc.variables import Family
 
-LAYERS = ("affine", "spline", "conditional spline")
+LAYERS = ("affine", "constant affine", "spline", "conditional spline")
 LARGEST_LOG_SCALE = 7.0
 BOX = 5.0
 LEAST_SLOPE = 1e-3
@@ -50,8 +50,8 @@ class Flow(Mechanism):
     r"""Creates a normalising flow, the default mechanism of a number or a vector.
 
     Args:
-        layers: The layers from the noise outward: `"affine"` (scale and shift by the parents), `"spline"` (the same for
-            all parents) or `"conditional spline"`.
+        layers: The layers from the noise outward: `"affine"` (scale and shift by the parents), `"constant affine"` and
+            `"spline"` (the same for all parents), or `"conditional spline"`.
         bins: The bins of a spline.
         hidden: The units of each hidden layer of the networks; none leaves the linear part alone.
         correction: Whether to put a conditional spline next to the noise; None lets held-out likelihood decide.
@@ -91,8 +91,8 @@ class Flow(Mechanism):
             return Conditioner(components, parents, outputs, self.hidden, generator)
 
         def layer(kind: str) -> _Layer:
-            if kind == "affine":
-                return _Affine(parameters(2))
+            if kind in ("affine", "constant affine"):
+                return _Affine(parameters(2) if kind == "affine" else Constant(components, 2))
             outputs = 3 * self.bins - 1
             return _Spline(Constant(components, outputs) if kind == "spline" else parameters(outputs))
 
@@ -308,7 +308,7 @@ class _Affine(_Layer):
     def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
         """Least squares of each component on what it may see, and the spread of what remains."""
         for k, mask in enumerate(self.parameters_of.mask):
-            shift, slope, residual = least_squares(context * mask, z[:, k : k + 1])
+            shift, slope, residual = least_squares(context[:, : len(mask)] * mask, z[:, k : k + 1])
             self.shift[k] = shift[0]
             self.slope[k] = slope[:, 0] * mask
             self.log_spread[k] = residual.std(correction=0).log()

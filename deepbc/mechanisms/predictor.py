@@ -111,8 +111,10 @@ class Predictor(Mechanism):
 
 
 def _run(module: nn.Module, rows: Tensor, where: str) -> object:
+    # An image may come with less digits than all other values.
+    weight = next(module.parameters(), rows)
     try:
-        return module(rows)
+        return module(rows.to(weight.dtype))
     except RuntimeError as error:
         raise DataError(
             f"{where}: its module fails on parents of shape {tuple(rows.shape)}: {error}. It gets all parents side "

@@ -33,7 +33,8 @@ from torch import Generator, Tensor, nn
 
 from deepbc._checks import CHANNELS, check_between, check_choice, check_count, check_image_shape, check_type
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.nn.conv import Drawer, Network, PaperDrawer, PaperReader, Reader, start
+from deepbc.nn.conv import Drawer, Network, Reader, start
+from deepbc.nn.paper import FaceDrawer, FaceReader, PaperDrawer, PaperReader, settle
 from deepbc.normal import LOG_SQRT_2PI
 from deepbc.seeds import generator
 from deepbc.training import Learner, Rows, Train, Training
@@ -46,6 +47,8 @@ FEWEST_ROWS = 32
 # Images are a little brighter than their parents say at most; no brightness is below this part of the range.
 BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
+# So many rows tell the statistics of batch normalisations, in batches of so many.
+SETTLING, SETTLED = 2048, 128
 # A pixel counts as clipped where that changes it by more than a grey level.
 VISIBLE = 1 / 255
 # So many rows for each unknown of a regression tell what can be read from the noise.
@@ -62,7 +65,8 @@ class ConvVAE(Mechanism):
         beta: The weight of what the noise costs; 1 by default, 3 in the paper.
         residual: Whether the part of an image that the decoder misses is kept as noise of its own. Then an image is
             returned exactly where nothing changes. It is no coordinate of any question, and 0 in samples.
-        preset: `"default"`, or `"paper"`: the networks and the loss of the paper, for grey images of 28 x 28.
+        preset: `"default"`, or `"paper"`: the networks and the loss of the paper, for grey images of 28 x 28 pixels and
+            for those of 64 x 64 or 128 x 128 in red, green and blue; they ignore `width`.
 
     Example:
         >>> ConvVAE(noise=16)
@@ -126,6 +130,13 @@ class ConvVAE(Mechanism):
     def begin(self, stream: Generator) -> None:
         self.stream = stream
 
+    def settle(self, rows: Rows) -> None:
+        self.begin(generator(0, "settle"))
+        few = rows.kept[:SETTLING]
+        # Of equal size, as they count alike.
+        batches = few.tensor_split(-(-len(few) // SETTLED))
+        settle(self, lambda batch: self.judge(*rows.of(batch), 1.0), batches)
+
     def _build(self, family: Family, generator: Generator) -> None:
         shape = check_image_shape(family.child.shape, self.preset, f"Variable {family.child.name!r}")
         parents = family.parents_dim
@@ -133,12 +144,7 @@ class ConvVAE(Mechanism):
         seen = max(1, parents)
         # Modules draw first weights from torch's own stream, which is not ours to move.
         with torch.random.fork_rng(devices=[]):
-            if self.preset == "paper":
-                self.encoder: Network = PaperReader(seen, 2 * self.noise)
-                self.decoder: Network = PaperDrawer(seen, self.noise)
-            else:
-                self.encoder = Reader(shape, seen, 2 * self.noise, self.width)
-                self.decoder = Drawer(shape, seen, self.noise, self.width)
+            self.encoder, self.decoder = self._networks(shape, seen)
         start(self, generator)
         if self.preset == "paper":
             self.register_buffer("log_sigma", torch.zeros(()))
@@ -149,7 +155,16 @@ class ConvVAE(Mechanism):
         self.register_buffer("pixels", torch.tensor([0.0, 1.0]))
         self.register_buffer("brightness", torch.zeros(1 + _powers(torch.zeros(1, seen)).shape[-1], shape[0]))
         self.register_buffer("limits", torch.ones(2, shape[0]))
-        self.float()
+        self.float().eval()
+
+    def _networks(self, shape: tuple[int, int, int], seen: int) -> tuple[Network, Network]:
+        """The encoder and the decoder of images of channels, height and width."""
+        if self.preset == "default":
+            return Reader(shape, seen, 2 * self.noise, self.width), Drawer(shape, seen, self.noise, self.width)
+        if shape[0] == 1:
+            return PaperReader(seen, 2 * self.noise), PaperDrawer(seen, self.noise)
+
+        return FaceReader(shape[1], seen, 2 * self.noise), FaceDrawer(shape[1], seen, self.noise)
 
     def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
         # A decoder keeps to the range; with what it missed of another image it may leave it.
@@ -377,6 +392,9 @@ class _Probe(Learner):
 
     def begin(self, stream: Generator) -> None:
         self.vae.begin(stream)
+
+    def settle(self, rows: Rows) -> None:
+        self.vae.settle(rows)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         loss, u, seen = self.vae.judge(x, parents, self.beta)

@@ -7,11 +7,9 @@ References:
     FiLM: Visual Reasoning with a General Conditioning Layer (Perez et al., 2018).
     Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network (Shi et
         al., 2016): the finest step is a rearrangement, because convolutions on full images are what takes time.
-    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), appendix B.3.2: the
-        networks of the paper.
 """
 
-__all__ = ["Drawer", "PaperDrawer", "PaperReader", "Reader", "start"]
+__all__ = ["Drawer", "Network", "Reader", "start"]
 
 import math
 from abc import ABC, abstractmethod
@@ -142,46 +140,3 @@ class Drawer(Network):
             features = modulation(layer(features), seen)
 
         return functional.pixel_shuffle(self.last(features), 2)[..., : self.grid.height, : self.grid.width]
-
-
-class PaperReader(Network):
-    """Creates the paper's encoder of 28 x 28 images.
-
-    Four convolutions, each with a ReLU, take 28 to 14, 7, 3 and 1 pixels, so that the pooling of the printed text has
-    nothing left to pool; a linear layer of 128 units; and one of the units and the parents.
-    """
-
-    def __init__(self, condition: int, outputs: int) -> None:
-        super().__init__()
-        settings = zip((1, 8, 16, 32), (8, 16, 32, 64), (4, 4, 4, 3), (1, 1, 1, 0), strict=True)
-        self.layers = nn.ModuleList(nn.Conv2d(one, two, kernel, 2, pad) for one, two, kernel, pad in settings)
-        self.hidden = nn.Linear(64, 128)
-        self.last = nn.Linear(128 + condition, outputs)
-
-    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
-        for layer in self.layers:
-            inputs = functional.relu(layer(inputs))
-        outputs: Tensor = self.last(torch.cat([condition, self.hidden(inputs.flatten(1))], dim=1))
-
-        return outputs
-
-
-class PaperDrawer(Network):
-    """Creates the paper's decoder of 28 x 28 images.
-
-    The printed text has five transposed convolutions and the parameters of four. Four take 1 pixel to 3, 6, 14 and 28:
-    so there are four, with a ReLU before each.
-    """
-
-    def __init__(self, condition: int, noise: int) -> None:
-        super().__init__()
-        settings = zip((64, 64, 32, 16), (64, 32, 16, 1), (3, 4, 4, 4), (0, 1, 0, 1), strict=True)
-        self.hidden = nn.Linear(noise + condition, 64)
-        self.layers = nn.ModuleList(nn.ConvTranspose2d(one, two, kernel, 2, pad) for one, two, kernel, pad in settings)
-
-    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
-        features: Tensor = self.hidden(torch.cat([condition, inputs], dim=1))[..., None, None]
-        for layer in self.layers:
-            features = layer(functional.relu(features))
-
-        return features

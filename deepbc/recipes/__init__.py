@@ -1,5 +1,5 @@
 """Ready models for data sets."""
 
-__all__ = ["morphomnist"]
+__all__ = ["faces", "morphomnist"]
 
-from deepbc.recipes import morphomnist
+from deepbc.recipes import faces, morphomnist

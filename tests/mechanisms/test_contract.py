@@ -42,6 +42,7 @@ MECHANISMS = {
     "flow of a vector": (lambda: bc.Flow(), 3, 2, OPEN),
     "flow of a root vector": (lambda: bc.Flow(correction=True), 2, 0, (0.0, math.inf)),
     "flow with the spline at the noise": (lambda: bc.Flow(layers=["spline", "spline", "affine"]), 1, 2, OPEN),
+    "flow with a constant scale": (lambda: bc.Flow(layers=["constant affine", "spline", "affine"]), 2, 2, OPEN),
     "flow of conditional splines": (lambda: bc.Flow(layers=["conditional spline"] * 2, hidden=[8]), 1, 2, OPEN),
     "linear flow": (lambda: bc.Flow(hidden=[]), 2, 1, OPEN),
     "linear": (lambda: bc.Linear(), 1, 2, OPEN),

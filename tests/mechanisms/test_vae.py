@@ -8,7 +8,7 @@ import torch
 
 import deepbc as bc
 from deepbc.datasets import digits
-from deepbc.nn.conv import PaperDrawer, PaperReader
+from deepbc.nn.paper import PaperDrawer, PaperReader
 from deepbc.training import Loop
 
 GRAPH = bc.CausalGraph.parse("light -> image")

@@ -1,0 +1,121 @@
+"""From a folder of labelled faces to a model, through the installed program."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import deepbc as bc
+from deepbc.classifiers import Classifiers
+from deepbc.datasets import celeba, faces
+
+ROWS = 500
+QUICK = ["--size", "32", "--epochs", "2"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Drawn faces in the official layout."""
+    home = tmp_path_factory.mktemp("celeba")
+    (home / "img_align_celeba").mkdir()
+    values = faces.sample(ROWS, seed=0, size=32).values
+    labels = faces.labels(values, seed=0)
+    names = [f"{k:06d}.jpg" for k in range(1, ROWS + 1)]
+    for name, image in zip(names, values["image"], strict=True):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(home / "img_align_celeba" / name, quality=95)
+    lines = [" ".join([name, *(str(2 * int(labels[each][k]) - 1) for each in labels)]) for k, name in enumerate(names)]
+    (home / "list_attr_celeba.txt").write_text("\n".join([str(ROWS), " ".join(labels), *lines]))
+    return home
+
+
+@pytest.fixture(scope="module")
+def made(folder, command, tmp_path_factory):
+    """A model, and what was said of it."""
+    out = tmp_path_factory.mktemp("made")
+    done = command("fit-celeba", folder, "--out", out, *QUICK)
+    assert done.returncode == 0, done.stderr
+    return out, done
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of its own, before the program starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def test_what_is_said(made):
+    out, done = made
+    assert done.stderr == ""
+    for part in ("age", "gender", "beard", "bald", "image", "balanced", "held-out nll", str(out / "model")):
+        assert part in done.stdout
+    # The state that a killed run would need is gone.
+    assert sorted(path.name for path in out.iterdir()) == ["classifiers", "model"]
+
+
+def test_model_and_classifiers_answer_questions(made, folder):
+    out, _ = made
+    scm, classifiers = bc.SCM.load(out / "model"), Classifiers.load(out / "classifiers")
+    few = celeba.load(folder, size=32, rows=4).images
+    values = {**classifiers.read(few), "image": few}
+    cf = bc.backtrack(scm, values, {"beard": 1.0})
+    assert (cf.status == "converged").all()
+    assert cf.values["image"].shape == (4, 3, 32, 32)
+    # The labels mean what the attributes are called.
+    rows = faces.sample(ROWS, seed=0, size=32).values
+    read = classifiers.read(rows["image"])
+    assert all(np.corrcoef(read[name], rows[name])[0, 1] > 0.3 for name in ("age", "gender", "beard"))
+
+
+def test_options_and_json(folder, command, tmp_path):
+    words = ["fit-celeba", folder, "--out", tmp_path / "out", *QUICK, "--rows", "300", "--graph", "wrong", "--json"]
+    done = command(*words, "--checkpoint", tmp_path / "kept")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert set(told["classifiers"]) == {"age", "gender", "beard", "bald"}
+    assert told["classifiers"]["age"]["rows"] == 30
+    assert [each["variable"] for each in told["report"]] == ["gender", "bald", "age", "beard", "image"]
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["classifiers", "model"]
+    before = bc.SCM.load(tmp_path / "out" / "model")
+
+    # Again, from what was kept: the same model, without another epoch.
+    again = command(*words, "--checkpoint", tmp_path / "kept")
+    assert json.loads(again.stdout)["classifiers"] == told["classifiers"]
+    after = bc.SCM.load(tmp_path / "out" / "model")
+    assert torch.equal(before.sample(3, seed=0).values["image"], after.sample(3, seed=0).values["image"])
+    other = command(*words, "--checkpoint", tmp_path / "kept", "--seed", "1")
+    assert other.returncode == 2
+    assert "another fit" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--graph", "right"], "'paper' or 'wrong' or 'full'"),
+        (["--preset", "ours"], "'default' or 'paper'"),
+        (["--preset", "paper", "--size", "32"], "64 x 64 or 128 x 128"),
+        (["--rows", "9999"], "rows"),
+        (["--rows", "12"], "at least 10 rows of each label"),
+    ],
+)
+def test_bad_words_are_one_line_and_exit_with_2(words, part, folder, command, tmp_path):
+    done = command("fit-celeba", folder, "--out", tmp_path / "out", "--size", "32", *words)
+    assert done.returncode == 2
+    assert part in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_folders_and_taken_places_are_told(folder, command, tmp_path):
+    gone = command("fit-celeba", tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert gone.returncode == 2
+    assert "list_attr_celeba.txt" in gone.stderr
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "out" / "model" / "thesis.tex").write_text("x")
+    taken = command("fit-celeba", folder, "--out", tmp_path / "out")
+    assert taken.returncode == 2
+    assert "thesis.tex" not in taken.stderr
+    assert "Choose another name" in taken.stderr
