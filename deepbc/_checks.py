@@ -11,6 +11,7 @@ __all__ = [
     "check_bounds",
     "check_callable",
     "check_category",
+    "check_causes",
     "check_choice",
     "check_classes",
     "check_classified",
@@ -28,6 +29,7 @@ __all__ = [
     "check_inside",
     "check_integer",
     "check_kept",
+    "check_known",
     "check_labels",
     "check_law",
     "check_layers",
@@ -130,6 +132,14 @@ def check_known(name: str, expected: Collection[str], where: str) -> None:
     if name not in expected:
         hint = near(name, expected) or f"The variables are: {', '.join(map(repr, expected))}."
         raise DataError(f"{where}: {name!r} is not a variable of the graph. {hint} Drop it or add it to the graph.")
+
+
+def check_causes(parents: Mapping[str, Collection[str]], kept: Collection[str]) -> None:
+    """Every cause of what is kept is kept."""
+    for name, causes in parents.items():
+        for cause in causes:
+            if cause not in kept:
+                raise GraphError(f"part: {cause!r} is a cause of {name!r} and left out. Name it too.")
 
 
 def check_one_source(values: Collection[str], noise: Collection[str], expected: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ __all__ = ["SCM"]
 
 import copy
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from deepbc._checks import (
     check_between,
+    check_causes,
     check_contradiction,
     check_count,
     check_enough,
@@ -304,6 +305,23 @@ class SCM:
             other.mechanisms[name] = other._bind(name)
         elif not self.variables:
             other._bind_given()
+
+        return other
+
+    def part(self, names: Iterable[str]) -> "SCM":
+        """Creates the model of some variables alone, which shares their mechanisms; effects of theirs are left out.
+
+        Args:
+            names: The variables, with all causes of each.
+        """
+        kept = {pick(name, tuple(self.graph), "part") for name in names}
+        check_causes({name: self.graph.parents(name) for name in self.graph if name in kept}, kept)
+        other = copy.copy(self)
+        other.graph = CausalGraph({name: self.graph.parents(name) for name in self.graph if name in kept})
+        other.report = FitReport(tuple(each for each in self.report if each.name in kept))
+        other._chosen = self._chosen & kept
+        for field in ("bounds", "types", "mechanisms", "variables"):
+            setattr(other, field, {name: each for name, each in getattr(self, field).items() if name in kept})
 
         return other
 

@@ -23,6 +23,8 @@ NAMES = {
     "figure-11": "figure_11",
     "truth-digits": "truth_digits",
     "image-quality": "image_quality",
+    "table-1": "table_1",
+    "truth-faces": "truth_faces",
 }
 
 

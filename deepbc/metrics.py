@@ -1,0 +1,116 @@
+r"""Figures by which counterfactuals are judged, one a row; lower is better.
+
+With :math:`n` variables :math:`A`, a distance :math:`m` and a causal model,
+
+.. math::
+
+    \text{plausible}(x^*) &= \frac{1}{n} \sum_A -\log p(x^*_A \mid x^*_{pa(A)}), \\
+    \text{observed}(x, x^*) &= \frac{1}{n} \sum_A m(x_A, x^*_A), \\
+    \text{causal}(x, x^*) &= \frac{1}{n} \sum_A m(u_A, u^*_A), \qquad u_A = f_A^{-1}(x_{pa(A)}, x_A).
+
+Of an image: *composition* is how far it comes back from its noise, *effectiveness* how far what is read from an answer
+misses what was asked, *reversibility* how far an image is from itself after a question and the question back.
+
+References:
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), appendix D.2.2, eq. 21.
+    Measuring Axiomatic Soundness of Counterfactual Image Models (Monteiro et al., 2023): the three of images.
+"""
+
+__all__ = ["causal", "composition", "effectiveness", "observed", "plausible", "reversibility"]
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepbc._checks import check_between
+from deepbc.normal import LOG_SQRT_2PI
+from deepbc.results import Counterfactual
+from deepbc.scm import SCM
+
+Values = Mapping[str, Tensor]
+# A question: `backtrack` or `intervene`, or either with settings.
+Ask = Callable[..., Counterfactual]
+
+
+def plausible(scm: SCM, values: Values, *, constant: bool = True) -> Tensor:
+    """Computes the mean negative log-density of each variable given its parents, in nats.
+
+    Args:
+        scm: The model, of the variables that count.
+        values: Their counterfactual values, with shape `(rows,)`.
+        constant: Whether the constant of the normal density counts, half the logarithm of 2 pi a variable; the paper's
+            table leaves it out.
+    """
+    names = tuple(scm.graph)
+    density = scm.log_prob({name: values[name] for name in names}) / len(names)
+
+    return -density if constant else -density - LOG_SQRT_2PI
+
+
+def observed(before: Values, after: Values, names: Sequence[str], *, power: float = 2.0) -> Tensor:
+    """Computes the mean distance between factual and counterfactual values.
+
+    Args:
+        before: Factual values, with shape `(rows,)`.
+        after: Counterfactual values.
+        names: The variables that count.
+        power: 2 for the squared distance, 1 for the absolute one.
+    """
+    check_between(power, 0.0, torch.inf, "power")
+
+    return torch.stack([(after[name] - before[name]).abs() ** power for name in names]).mean(0)
+
+
+def causal(scm: SCM, before: Values, after: Values, *, power: float = 2.0) -> Tensor:
+    """Computes the mean distance between the noises behind factual and counterfactual values.
+
+    Args:
+        scm: The model, of the variables that count.
+        before: Factual values, with shape `(rows,)`.
+        after: Counterfactual values.
+        power: 2 for the squared distance, 1 for the absolute one.
+    """
+    names = tuple(scm.graph)
+    u, u_star = (scm.abduct({name: values[name] for name in names}) for values in (before, after))
+
+    return observed(u, u_star, names, power=power)
+
+
+def composition(scm: SCM, rows: Values, image: str = "image") -> Tensor:
+    """Computes the mean absolute error of each image that is drawn again from its noise, with shape `(rows,)`."""
+    return _apart(scm.predict(scm.abduct(rows))[image], rows[image])
+
+
+def effectiveness(answer: Counterfactual, read: Callable[[Any], Tensor], name: str) -> Tensor:
+    """Computes how far what is read from the images of an answer misses what the answer says, with shape `(rows,)`.
+
+    Args:
+        answer: The answer.
+        read: What reads the variable from the values of rows, by networks that took no part in the model.
+        name: The variable.
+    """
+    said: Tensor = answer.values[name]
+
+    return (read(answer.values) - said).abs()
+
+
+def reversibility(scm: SCM, rows: Values, question: Values, ask: Ask, image: str = "image") -> Tensor:
+    """Computes how far each image is from itself after a question and the question back, with shape `(rows,)`.
+
+    Args:
+        scm: The model.
+        rows: The factual rows.
+        question: What is asked; then the factual values of the same variables are asked of the answer.
+        ask: `backtrack` or `intervene`.
+        image: The image.
+    """
+    there = ask(scm, rows, question)
+    back = ask(scm, there.values, {name: rows[name] for name in question})
+
+    return _apart(back.values[image], rows[image])
+
+
+def _apart(one: Tensor, two: Tensor) -> Tensor:
+    return (one.double() - two.double()).abs().flatten(1).mean(1)
