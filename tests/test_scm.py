@@ -492,3 +492,21 @@ def test_bad_settings_are_named(call, part):
 def test_lone_name_is_a_list_of_one():
     world = growing().sample(3, seed=0).values
     assert torch.equal(growing().log_prob(world, of="x2"), growing().log_prob(world, of=["x2"]))
+
+
+def test_part_of_a_model_answers_as_the_whole():
+    scm = bc.SCM(
+        bc.CausalGraph.parse("a -> b -> c"), {"a": identity(), "b": weighted({"a": 2.0}), "c": weighted({"b": 1.0})}
+    )
+    part = scm.part(["b", "a"])
+    assert list(part.graph) == ["a", "b"]
+    rows = scm.sample(5, seed=0).values
+    some = {name: rows[name] for name in ("a", "b")}
+    assert torch.equal(
+        bc.backtrack(part, some, {"b": 1.0}).values["a"], bc.backtrack(scm, rows, {"b": 1.0}).values["a"]
+    )
+    assert list(scm.graph) == ["a", "b", "c"]
+    with pytest.raises(bc.GraphError, match="'a' is a cause of 'b' and left out"):
+        scm.part(["b"])
+    with pytest.raises(bc.UnknownNameError, match="unknown name 'd'"):
+        scm.part(["d"])

@@ -68,7 +68,7 @@ class Config:
 
     @classmethod
     def quick(cls) -> "Config":
-        return cls(rows=1_500, size=32, epochs=6, queries=60)
+        return cls(rows=1_500, size=32, epochs=6, queries=200)
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":

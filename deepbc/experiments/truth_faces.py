@@ -53,7 +53,7 @@ class Config:
 
     @classmethod
     def quick(cls) -> "Config":
-        return cls(rows=10_000, epochs=25, queries=100)
+        return cls(rows=10_000, epochs=100, queries=300)
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":
