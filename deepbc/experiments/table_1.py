@@ -168,17 +168,17 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
 
 
 def render(rows: "pandas.DataFrame") -> "Figure":
-    """Draws the table: means and standard deviations, and the paper's means beside them."""
+    """Draws the table: means and standard deviations, the paper's means, and differences to DeepBC."""
     methods = (TABULAR, FORCED, DEEP, WRONG, OURS)
     cells = []
     for metric, paper in PAPER.items():
-        line, gaps = [metric], ["  less DeepBC's"]
-        for method in methods:
-            part = rows[rows.method == method][metric]
-            line.append(f"{part.mean():.3f} ± {part.std():.3f} ({paper[method]:.3f})")
-            gap, error = _paired(rows, metric, method)
-            gaps.append("" if method == OURS else f"{gap:+.3f} ± {error:.3f}")
-        cells += [line, gaps]
-    title = "Mean ± standard deviation (the paper's, on CelebA); below, the mean difference ± its standard error"
+        parts = {method: rows[rows.method == method][metric] for method in methods}
+        gaps = {method: _paired(rows, metric, method) for method in methods if method != OURS}
+        cells += [
+            [metric, *(f"{part.mean():.3f} ± {part.std():.3f}" for part in parts.values())],
+            ["- DeepBC", *(f"{gap:+.3f} ± {error:.3f}" for gap, error in gaps.values()), ""],
+            ["paper", *(f"{paper[method]:.3f}" for method in methods)],
+        ]
+    title = "Mean ± standard deviation; mean difference ± its standard error; the paper's mean, on CelebA"
 
-    return plot_panels([[Cells(title, ("", ""), ["", *methods], cells)]], width=10.0, heights=[3.2])
+    return plot_panels([[Cells(title, ("", ""), ["", *methods], cells)]], width=7.0, heights=[4.4])

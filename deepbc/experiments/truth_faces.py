@@ -142,5 +142,6 @@ def render(rows: "pandas.DataFrame") -> "Figure":
 
     return plot_panels(
         [[Cells("Mean absolute error of the attributes, and its standard error", ("", ""), heads, cells)]],
+        width=5.0,
         heights=[1.6],
     )
