@@ -18,9 +18,13 @@ from deepbc.storage import make_folder
 NAMES = {
     "figure-4": "figure_4",
     "figure-5": "figure_5",
+    "figure-6": "figure_6",
+    "figure-7": "figure_7",
+    "figure-8": "figure_8",
     "figure-9": "figure_9",
     "figure-10": "figure_10",
     "figure-11": "figure_11",
+    "figure-12": "figure_12",
     "truth-digits": "truth_digits",
     "image-quality": "image_quality",
     "table-1": "table_1",

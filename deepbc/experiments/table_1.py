@@ -9,16 +9,15 @@ __all__ = ["PAPER", "TITLE", "Config", "findings", "render", "run"]
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from deepbc.baselines import Latent, Tabular
-from deepbc.datasets import faces as drawn
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import ATTRIBUTES, Answers, Method, answers, draw_questions
+from deepbc.experiments.portraits import ATTRIBUTES, Answers, Config, Method, answers, draw_questions, fit_faces
 from deepbc.mechanisms import ConvVAE
 from deepbc.metrics import causal, observed, plausible
 from deepbc.plots import Cells, plot_panels
@@ -42,46 +41,17 @@ PAPER: Mapping[str, Mapping[str, float]] = {
     "plausible": {TABULAR: 0.984, FORCED: 0.374, DEEP: 0.153, WRONG: 0.311, OURS: 0.301},
 }
 FULL = "DeepBC, all noises"
-# What a label of CelebA says where ours is 1.
-LABELS = {"age": ("Young", 0), "gender": ("Male", 1), "beard": ("No_Beard", 0), "bald": ("Bald", 1)}
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """How the experiment is run.
-
-    Args:
-        rows: The faces to fit.
-        size: The height and width of an image.
-        epochs: The most passes over the faces, for each network.
-        queries: How many questions are asked.
-        keep: How many noises may move.
-        seed: Where all random numbers come from.
-    """
-
-    rows: int = 10_000
-    size: int = 64
-    epochs: int = 30
-    queries: int = 500
-    keep: int = 2
-    seed: int = 0
-
-    @classmethod
-    def quick(cls) -> "Config":
-        return cls(rows=1_500, size=32, epochs=6, queries=200)
+KEEP = 2
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Fits classifiers, models and regressors, asks all methods; a row for each question and method."""
     import pandas
 
-    sample = drawn.sample(config.rows, seed=config.seed, size=config.size)
-    labels = drawn.labels(sample.values, seed=config.seed)
-    told = {name: (labels[label] == one).long() for name, (label, one) in LABELS.items()}
-    place = f"faces-{config.rows}-{config.size}-{config.epochs}-{config.seed}"
-    fitted = faces.fit(sample.values["image"], told, epochs=config.epochs, seed=config.seed, checkpoint=fits / place)
+    fitted, images = fit_faces(config, fits)
     right = fitted.scm.part(ATTRIBUTES)
-    methods = _methods(config, fitted, sample.values["image"], fits / f"{place}-alone")
+    place = fits / f"faces-alone-{config.rows}-{config.size}-{config.epochs}-{config.seed}"
+    methods = _methods(config, fitted, images, place)
     questions = draw_questions(fitted.scm.sample(config.queries, seed=config.seed + 1).values, config.seed)
 
     parts = []
@@ -93,13 +63,13 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
 
     rows = pandas.concat(parts, ignore_index=True)
     accuracy = {name: round(each.accuracy, 3) for name, each in fitted.classifiers.accuracy.items()}
-    rows.attrs |= {"data": f"{config.rows:,} drawn faces of {config.size} x {config.size}", "accuracy": accuracy}
+    rows.attrs |= {"data": config.data, "accuracy": accuracy}
 
     return rows
 
 
 def _methods(config: Config, fitted: faces.Fitted, images: Tensor, alone: Path) -> dict[str, Method]:
-    scm, few = fitted.scm, Sparse(keep=config.keep)
+    scm, few = fitted.scm, Sparse(keep=KEEP)
     right = scm.part(ATTRIBUTES)
     wrong = faces.model(faces.without_image(faces.WRONG))
     wrong.fit(fitted.attributes, seed=config.seed)

@@ -46,8 +46,17 @@ def pale(rows):
     return rows
 
 
+def alike(rows):
+    """The answer of the wrong graph is that of the right one."""
+    names = ["age", "gender", "beard", "bald"]
+    rows = rows.copy()
+    rows.loc[rows.what == "wrong graph", names] = rows.loc[rows.what == "right graph", names].to_numpy()
+    return rows
+
+
 # Experiments on other data than Morpho-MNIST.
-SOURCES = {"truth-digits": "digits", "table-1": "drawn faces", "truth-faces": "faces"}
+FACES = ("figure-6", "figure-7", "figure-8", "figure-12", "table-1", "truth-faces")
+SOURCES = {"truth-digits": "digits", **dict.fromkeys(FACES, "faces")}
 SWAPPED = {"backtracking": "interventional", "interventional": "backtracking"}
 # For each finding, in order, rows that make it false.
 SPOILT = {
@@ -67,6 +76,23 @@ SPOILT = {
         lambda rows: rows.assign(
             kind=rows.kind.replace({"backtracking": "interventional", "interventional": "backtracking"})
         ),
+    ],
+    "figure-6": [
+        put("gender", -2.0, what="sparse DeepBC"),
+        put("age", 0.0, what="sparse DeepBC"),
+        put("bald", -3.0, what="sparse DeepBC"),
+        put("bald", 9.0, what="tabular"),
+        put("age", 0.0, what="interventional"),
+    ],
+    "figure-7": [
+        put("gender", -3.0, what="learned law"),
+        put("gender", 3.0, what="hand-made law"),
+        put("beard", 0.0, what="learned law"),
+    ],
+    "figure-8": [
+        put("error", 1e-3, panel="had he been bald"),
+        put("age", 0.0, panel="had he been bald"),
+        put("converged", False, what="1"),
     ],
     "figure-9": [
         put("loss", 1e6, solver="linearisation", iteration=20),
@@ -90,6 +116,11 @@ SPOILT = {
         put("noise of intensity", lambda u: u + 1e-3, kind="by weight", weight=0),
         put("thickness", 2.0, kind="by distance"),
         lambda rows: rows.assign(**{"noise of thickness": rows.index, "noise of intensity": rows.index}),
+    ],
+    "figure-12": [
+        put("age", 0.0, what="beard and age"),
+        put("gender", 9.0, what="DeepBC"),
+        alike,
     ],
     "truth-digits": [
         put("not converged", 1, kind="line"),
