@@ -33,7 +33,7 @@ class Sparse(Solver):
 
     Example:
         >>> Sparse(keep=1)
-        Sparse(keep=1, solver=Exact(places=12, steps=200, tolerance=1e-06), by='coordinate', search='greedy')
+        Sparse(keep=1, solver=Exact(places=24, steps=200, tolerance=1e-06), by='coordinate', search='greedy')
     """
 
     def __init__(
