@@ -27,6 +27,7 @@ NAMES = {
     "figure-12": "figure_12",
     "truth-digits": "truth_digits",
     "image-quality": "image_quality",
+    "face-quality": "face_quality",
     "table-1": "table_1",
     "truth-faces": "truth_faces",
 }

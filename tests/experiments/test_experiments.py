@@ -55,7 +55,7 @@ def alike(rows):
 
 
 # Experiments on other data than Morpho-MNIST.
-FACES = ("figure-6", "figure-7", "figure-8", "figure-12", "table-1", "truth-faces")
+FACES = ("figure-6", "figure-7", "figure-8", "figure-12", "face-quality", "table-1", "truth-faces")
 SOURCES = {"truth-digits": "digits", **dict.fromkeys(FACES, "faces")}
 SWAPPED = {"backtracking": "interventional", "interventional": "backtracking"}
 # For each finding, in order, rows that make it false.
@@ -128,6 +128,11 @@ SPOILT = {
         put("image, with residual", 99.0, kind="line"),
         put("thickness", 0.2, kind="line"),
         put("intensity", 0.1, kind="line"),
+    ],
+    "face-quality": [
+        put("log loss", 2.0, attribute="age"),
+        put("effectiveness", 9.0, attribute="gender"),
+        put("composition", 99.0, attribute="bald"),
     ],
     "table-1": [
         put("converged", False, method="DeepBC"),
