@@ -152,7 +152,7 @@ SPOILT = {
 }
 
 
-@pytest.mark.slow(minutes=3)
+@pytest.mark.slow(minutes=5)
 def test_quick_runs_bear_out_findings_that_can_fail(data_folder, tmp_path):
     words = [PROGRAM, "reproduce", "all", "--quick", "--out", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
