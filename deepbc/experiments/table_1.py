@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from deepbc.baselines import Latent, Tabular
@@ -59,6 +60,8 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         found = answers(questions, method)
         asked = [ATTRIBUTES[each] for each in questions.asked.tolist()]
         columns = {"method": label, "query": range(config.queries), "asked": asked, "value": questions.value.numpy()}
+        reached = torch.stack([found.values[name] for name in ATTRIBUTES])[questions.asked, range(config.queries)]
+        columns["missed"] = (reached - questions.value).abs().numpy()
         parts.append(pandas.DataFrame({**columns, **_judged(right, questions.factual, found)}))
 
     rows = pandas.concat(parts, ignore_index=True)
@@ -128,6 +131,10 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
 
     return (
         Finding("every answer of DeepBC is converged", bool(ours.converged.all())),
+        Finding(
+            "every method comes within 0.05 of what was asked on three rows of four",
+            bool(rows.groupby("method").missed.quantile(0.75).max() < 0.05),
+        ),
         *(
             Finding(
                 f"DeepBC is better by the squared causal metric than {other}, by 3 standard errors", gap >= 3 * error
