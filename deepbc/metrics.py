@@ -12,7 +12,8 @@ Of an image: *composition* is how far it comes back from its noise, *effectivene
 misses what was asked, *reversibility* how far an image is from itself after a question and the question back.
 
 References:
-    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), appendix D.2.2, eq. 21.
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), appendix, "Quantitative
+        Experiments".
     Measuring Axiomatic Soundness of Counterfactual Image Models (Monteiro et al., 2023): the three of images.
 """
 
@@ -88,7 +89,8 @@ def effectiveness(answer: Counterfactual, read: Callable[[Any], Tensor], name: s
 
     Args:
         answer: The answer.
-        read: What reads the variable from the values of rows, by networks that took no part in the model.
+        read: What reads the variable from the values of rows. Networks that took no part in the model judge it; where
+            they made the variable, as classifiers of faces do, they say whether the image agrees with it.
         name: The variable.
     """
     said: Tensor = answer.values[name]

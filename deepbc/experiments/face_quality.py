@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from deepbc.classifiers import Classifiers
+from deepbc.datasets import faces
 from deepbc.experiments.base import Finding
 from deepbc.experiments.portraits import ATTRIBUTES, Config, fit_faces
 from deepbc.metrics import composition, effectiveness, reversibility
@@ -32,13 +33,14 @@ TITLE = "How good the models of faces are: classifiers and portraits"
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":
-    """Fits, and forces each attribute of some faces to that of others; a row for each attribute."""
+    """Fits, and forces each attribute of fresh faces to that of others; a row for each attribute."""
     import pandas
 
     fitted, images = fit_faces(config, fits)
-    count = min(config.queries, config.rows)
-    rows = {**{name: each[:count] for name, each in fitted.attributes.items()}, "image": images[:count]}
-    order = torch.randperm(count, generator=generator(config.seed, "others"))
+    # Faces that no network saw.
+    fresh = faces.sample(config.queries, seed=config.seed + 1, size=config.size).values["image"]
+    rows = {**fitted.classifiers.read(fresh), "image": fresh}
+    order = torch.randperm(config.queries, generator=generator(config.seed, "others"))
     mean = images.double().mean(0)
     told = {
         "composition": composition(fitted.scm, rows).mean().item(),
