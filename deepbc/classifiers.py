@@ -21,7 +21,7 @@ __all__ = ["Accuracy", "Classifier", "Classifiers", "train_classifiers"]
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -41,7 +41,7 @@ from deepbc.storage import read_folder, write_folder
 from deepbc.training import Learner, Loop, Rows, Training
 from deepbc.variables import flatten
 
-KIND = "set of classifiers"
+KIND, STAGE = "set of classifiers", "classifier"
 TRAINING = Training(epochs=20, batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, clip=1e4)
 # So many rows of each label at least; and so many rows are read at a time.
 FEWEST, CHUNK = 10, 512
@@ -63,6 +63,7 @@ class Accuracy:
         balanced: The mean of that among those labelled 1 and among those labelled 0.
         log_loss: The mean negative log-probability of their labels, in nats.
         calibration: By how much probabilities and frequencies differ on average, over tenths of the rows.
+        seconds: The time that its training took; 0 where classifiers saved long ago do not say.
     """
 
     rows: int
@@ -71,6 +72,7 @@ class Accuracy:
     balanced: float
     log_loss: float
     calibration: float
+    seconds: float = field(default=0.0, compare=False)
 
 
 class Classifier(Learner):
@@ -264,8 +266,9 @@ def train_classifiers(
                 shown.tell(f"{name}: epoch {epoch}, held-out {loss:.4f}")
 
             judged, rows = _split(x, y, training.validation, generator(seed, name, "split"))
-            made[name] = _trained(shape, rows, Loop(training, rows, name, seed, share, kept, tell))
-            accuracy[name] = _judged(made[name].logit, x, y, judged)
+            loop = Loop(training, rows, name, seed, share, kept, tell)
+            made[name] = _trained(shape, rows, loop)
+            accuracy[name] = _judged(made[name].logit, x, y, judged, loop.curves[STAGE].seconds)
             shown.advance()
 
     return Classifiers(made, accuracy)
@@ -307,7 +310,7 @@ def _trained(shape: tuple[int, int, int], rows: Rows, train: Loop) -> Classifier
     classifier.weights.copy_(torch.stack([0.5 / (1 - p), 0.5 / p]))
     classifier.odds.copy_((p / (1 - p)).log())
 
-    train(classifier, "classifier")
+    train(classifier, STAGE)
     classifier.begin(None)
 
     logits = _in_chunks(classifier.logit, rows.column, rows.held)
@@ -362,7 +365,7 @@ def _regressed(known: Tensor, offset: Tensor, targets: Tensor) -> Tensor:
     return weights
 
 
-def _judged(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor) -> Accuracy:
+def _judged(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor, seconds: float) -> Accuracy:
     logits, y = _in_chunks(ask, x, rows), y[rows]
     right = ((logits > 0) == (y == 1)).double()
     chance = logits.sigmoid()
@@ -377,4 +380,5 @@ def _judged(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor)
         balanced=(right[y == 1].mean() + right[y == 0].mean()).item() / 2,
         log_loss=functional.binary_cross_entropy_with_logits(logits, y).item(),
         calibration=gaps.sum().item() / len(y),
+        seconds=seconds,
     )

@@ -33,7 +33,7 @@ class Explainer(ABC):
 
         Args:
             scm: The causal model in which the answer is described.
-            factual: The factual rows, values of every variable of the model.
+            factual: The factual rows, values of every variable of the model and of all that this method looks at.
             antecedent: One variable and its value, for all rows or one a row.
             solver: How the nearest explanation is found; `Exact()` by default.
 
@@ -45,7 +45,8 @@ class Explainer(ABC):
             raise DataError(f"antecedent: expected one variable, got {len(antecedent)}. Ask them one by one.")
         ((name, value),) = antecedent.items()
         own, values = self._explain(factual, name, value, solver or Exact())
-        forced = intervene(scm, factual, {each: column for each, column in values.items() if each in scm.graph})
+        known = {each: factual[each] for each in scm.graph if each in factual}
+        forced = intervene(scm, known, {each: column for each, column in values.items() if each in scm.graph})
         asked = {name: forced.antecedent[name]}
 
         return replace(forced, antecedent=asked, error=own.error, status=own.status)

@@ -33,6 +33,13 @@ IMAGE, READ = "image", "read"
 GRAPH = CausalGraph({IMAGE: [], READ: [IMAGE]})
 
 
+class _Brightness(nn.Module):
+    """Reads the mean of all pixels, until a reader takes its place: the fit does not depend on who reads."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows.mean(-1, keepdim=True)
+
+
 class Latent(Explainer):
     """Creates explanations by an autoencoder of images and what reads them; `Latent.fit` learns the autoencoder.
 
@@ -69,7 +76,7 @@ class Latent(Explainer):
             progress: Whether to show a progress bar; None shows it on a terminal.
         """
         check_count(len(readers), "Latent readers", least=1)
-        scm = SCM(GRAPH, {IMAGE: law or ConvVAE(), READ: Predictor(next(iter(readers.values())))})
+        scm = SCM(GRAPH, {IMAGE: law or ConvVAE(), READ: Predictor(_Brightness())})
         table = {} if training is None else {IMAGE: training}
         scm.fit({IMAGE: images}, seed=seed, training=table, checkpoint=checkpoint, progress=progress)
 

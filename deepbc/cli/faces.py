@@ -78,10 +78,11 @@ def fit_celeba(
 
 
 def _accuracies(classifiers: "Classifiers") -> Table:
-    columns = ("attribute", "rows", "labelled 1", "accuracy", "balanced", "log-loss (nats)", "calibration error")
+    columns = ("attribute", "rows", "labelled 1", "accuracy", "balanced", "log-loss (nats)", "calibration", "seconds")
     table = Table(*columns, title="Classifiers, on rows that they did not see")
     for name, each in classifiers.accuracy.items():
         shares = (f"{share:.1%}" for share in (each.share, each.accuracy, each.balanced))
-        add_row(table, name, f"{each.rows:,}", *shares, f"{each.log_loss:.4f}", f"{each.calibration:.4f}")
+        errors = (f"{each.log_loss:.4f}", f"{each.calibration:.4f}")
+        add_row(table, name, f"{each.rows:,}", *shares, *errors, f"{each.seconds:.1f}")
 
     return table

@@ -14,7 +14,7 @@ References:
     CausalVAE: Disentangled Representation Learning via Neural Structural Causal Models (Yang et al., 2021): the graph.
 """
 
-__all__ = ["GRAPH", "CelebA", "load"]
+__all__ = ["GRAPH", "CelebA", "count", "find", "load"]
 
 import hashlib
 import os
@@ -98,16 +98,9 @@ def load(
         DataError: The folder, a table or a picture is missing or not what it should be.
         StorageError: The cache cannot be written.
     """
-    check_choice(part, tuple(PARTS), "part")
     check_count(size, "size", least=1, most=LARGEST)
-    home = Path(os.path.realpath(_home() if folder is None else folder))
-
-    names, labels = _attributes(home)
-    chosen = np.flatnonzero(_chosen(home, names, part))
-    if not len(chosen):
-        raise DataError(
-            f"{home}: expected faces in the part {part!r}, got none of {len(names):,}. Choose another part."
-        )
+    home = _home(folder)
+    names, labels, chosen = _listed(home, part)
     check_count(len(chosen) if rows is None else rows, "rows", least=1, most=len(chosen))
 
     pictures = _pictures(home, names[0])
@@ -121,18 +114,30 @@ def load(
     )
 
 
-def _home() -> Path:
-    bases = [Path(base) for base in (os.environ.get(VARIABLE), cache_folder()) if base]
-    places = [base / NAME for base in bases]
-    for place in places:
-        if _table(place) is not None:
-            return place
+def count(folder: str | os.PathLike[str] | None = None, *, part: str = "train") -> int:
+    """Counts the faces of a part by the tables alone; arguments are those of `load`."""
+    return len(_listed(_home(folder), part)[-1])
 
-    raise DataError(
-        f"{NAME}: expected the set in {' or '.join(map(str, places))}, got no {TABLES[0]} there. It cannot be "
-        f"downloaded freely: get img_align_celeba.zip and {TABLES[0]} from {ORIGIN} and unpack them into that folder, "
-        f"or give folder=, or set {VARIABLE} to a folder that holds {NAME}/."
-    )
+
+def find() -> Path | None:
+    """Looks where `load` does: the folder that holds the set, or None where there is none."""
+    return next((place for place in _places() if _table(place) is not None), None)
+
+
+def _places() -> list[Path]:
+    return [Path(base) / NAME for base in (os.environ.get(VARIABLE), cache_folder()) if base]
+
+
+def _home(folder: str | os.PathLike[str] | None) -> Path:
+    home = find() if folder is None else folder
+    if home is None:
+        raise DataError(
+            f"{NAME}: expected the set in {' or '.join(map(str, _places()))}, got no {TABLES[0]} there. It cannot be "
+            f"downloaded freely: get img_align_celeba.zip and {TABLES[0]} from {ORIGIN} and unpack them into that "
+            f"folder, or give folder=, or set {VARIABLE} to a folder that holds {NAME}/."
+        )
+
+    return Path(os.path.realpath(home))
 
 
 def _table(home: Path) -> Path | None:
@@ -155,6 +160,19 @@ def _pictures(home: Path, name: str) -> Path:
 
 def _mark(home: Path) -> str:
     return hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
+
+
+def _listed(home: Path, part: str) -> tuple[list[str], dict[str, Tensor], NDArray[np.intp]]:
+    """Reads the names and labels of all faces, and which of them belong to a part."""
+    check_choice(part, tuple(PARTS), "part")
+    names, labels = _attributes(home)
+    chosen = np.flatnonzero(_chosen(home, names, part))
+    if not len(chosen):
+        raise DataError(
+            f"{home}: expected faces in the part {part!r}, got none of {len(names):,}. Choose another part."
+        )
+
+    return names, labels, chosen
 
 
 def _attributes(home: Path) -> tuple[list[str], dict[str, Tensor]]:

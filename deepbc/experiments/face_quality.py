@@ -1,8 +1,10 @@
-"""How good the models of faces are: classifiers, and portraits that come back, obey and can be undone.
+"""How good the models of faces are: classifiers, laws, and portraits that come back, obey and can be undone.
 
 *Effectiveness* is how far an attribute that a classifier reads from a portrait misses the value that was forced, that
 of another face, in standard deviations; beside it the same for the factual portrait, as if nothing had been done.
 *Composition* and *reversibility* are mean absolute errors of pixels, in grey levels, beside that of the mean portrait.
+All are of fresh faces, and so is the check of the laws: whether noises are standard normal (*gap*, the largest distance
+of two distribution functions) and do not depend on those of other variables.
 """
 
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
@@ -17,12 +19,14 @@ import torch
 from torch import Tensor
 
 from deepbc.classifiers import Classifiers
-from deepbc.datasets import faces
+from deepbc.diagnostics import CheckReport
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import ATTRIBUTES, Config, fit_faces
+from deepbc.experiments.portraits import Config, fit_faces
+from deepbc.experiments.questions import ATTRIBUTES
 from deepbc.metrics import composition, effectiveness, reversibility
 from deepbc.plots import Cells, plot_panels
 from deepbc.queries import intervene
+from deepbc.results import FitReport
 from deepbc.seeds import generator
 
 if TYPE_CHECKING:
@@ -36,16 +40,15 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Fits, and forces each attribute of fresh faces to that of others; a row for each attribute."""
     import pandas
 
-    fitted, images = fit_faces(config, fits)
-    # Faces that no network saw.
-    fresh = faces.sample(config.queries, seed=config.seed + 1, size=config.size).values["image"]
-    rows = {**fitted.classifiers.read(fresh), "image": fresh}
-    order = torch.randperm(config.queries, generator=generator(config.seed, "others"))
-    mean = images.double().mean(0)
+    fitted, given = fit_faces(config, fits)
+    fresh = {**fitted.classifiers.read(given.fresh), "image": given.fresh}
+    rows = {name: column[: config.queries] for name, column in fresh.items()}
+    order = torch.randperm(len(rows["image"]), generator=generator(config.seed, "others"))
+    mean = torch.from_numpy(given.images.numpy().mean(0))
     told = {
+        "kind": "attribute",
         "composition": composition(fitted.scm, rows).mean().item(),
         "mean portrait": (rows["image"].double() - mean).abs().mean().item(),
-        "seconds": fitted.report.seconds,
     }
 
     lines = []
@@ -56,7 +59,8 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         missed = effectiveness(cf, functools.partial(_read, fitted.classifiers, name), name)
         lines.append(
             {
-                "attribute": name,
+                **told,
+                "variable": name,
                 "share": classifier.share,
                 "accuracy": classifier.accuracy,
                 "balanced": classifier.balanced,
@@ -65,13 +69,24 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
                 "effectiveness": missed.mean().item(),
                 "doing nothing": (rows[name] - asked[name]).abs().mean().item(),
                 "reversibility": reversibility(fitted.scm, rows, asked, intervene).mean().item(),
-                **told,
+                "seconds": classifier.seconds,
             }
         )
-    table = pandas.DataFrame(lines)
-    table.attrs |= {"data": config.data}
+    checked = fitted.scm.check(fresh, seed=config.seed)
+    parts = [pandas.DataFrame(lines), _laws(fitted.report, checked).assign(kind="law")]
+    table = pandas.concat(parts, ignore_index=True)
+    table.attrs |= {"data": given.data, "check": checked.explain(), "fresh faces": len(given.fresh)}
 
     return table
+
+
+def _laws(report: FitReport, checked: CheckReport) -> "pandas.DataFrame":
+    """How the fit of each variable went, and what fresh faces say of its law."""
+    fits, checks = report.to_frame(), checked.to_frame()
+
+    return fits[["variable", "nll", "epochs", "seconds"]].merge(
+        checks[["variable", "verdict", "gap", "gap_p", "dependence", "dependence_on", "dependence_p"]], on="variable"
+    )
 
 
 def _read(classifiers: Classifiers, name: str, values: Mapping[str, Tensor]) -> Tensor:
@@ -80,6 +95,7 @@ def _read(classifiers: Classifiers, name: str, values: Mapping[str, Tensor]) -> 
 
 def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     """What can be relied on."""
+    laws, rows = (rows[rows.kind == kind] for kind in ("law", "attribute"))
     guess = rows["share"].map(lambda p: -p * math.log(p) - (1 - p) * math.log(1 - p))
 
     return (
@@ -93,18 +109,33 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
         Finding(
             "portraits come back better than as the mean one", bool((rows.composition < rows["mean portrait"]).all())
         ),
+        Finding("the noises of fresh faces are near to standard normal", bool(laws.gap.max() < 0.1)),
     )
 
 
 def render(rows: "pandas.DataFrame") -> "Figure":
-    """Draws the table."""
-    digits = {"accuracy": ".1%", "balanced": ".1%", "log loss": ".3f", "calibration": ".3f"}
-    names = [*digits, "effectiveness", "doing nothing", "reversibility", "composition", "mean portrait"]
-    cells = [
-        [line.attribute, *(f"{line[name]:{digits.get(name, '.2f')}}" for name in names)] for _, line in rows.iterrows()
+    """Draws the tables."""
+    digits = {"accuracy": ".1%", "balanced": ".1%", "log loss": ".3f", "calibration": ".3f", "seconds": ".0f"}
+    judged = ["effectiveness", "doing nothing", "reversibility", "composition", "mean portrait"]
+    laws = {"nll": ".3f", "epochs": ".0f", "seconds": ".1f", "verdict": "", "gap": ".3f", "dependence": ".3f"}
+    panels = [
+        _table(
+            "Classifiers, and portraits of fresh faces",
+            rows[rows.kind == "attribute"],
+            digits | dict.fromkeys(judged, ".2f"),
+        ),
+        _table(
+            "The fit of each law, and its check on fresh faces", rows[rows.kind == "law"], laws | {"dependence_on": ""}
+        ),
     ]
-    heads = ["", *(name.replace(" ", "\n") for name in names)]
 
-    return plot_panels(
-        [[Cells("Classifiers on held-out rows, and portraits", ("", ""), heads, cells)]], width=7.0, heights=[1.6]
-    )
+    return plot_panels([[each] for each in panels], width=7.5, heights=[1.6, 1.9])
+
+
+def _table(title: str, rows: "pandas.DataFrame", digits: Mapping[str, str]) -> Cells:
+    cells = [
+        [line.variable, *("" if line[name] != line[name] else f"{line[name]:{form}}" for name, form in digits.items())]
+        for _, line in rows.iterrows()
+    ]
+
+    return Cells(title, ("", ""), ["", *(name.replace(" ", "\n").replace("_", "\n") for name in digits)], cells)

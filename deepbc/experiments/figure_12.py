@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from deepbc.baselines import Tabular
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import ATTRIBUTES, Config, album, fit_faces, person, portraits, shown
+from deepbc.experiments.portraits import Config, album, fit_faces, person, portraits, shown
+from deepbc.experiments.questions import ATTRIBUTES
 from deepbc.plots import plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import faces
@@ -28,13 +29,13 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Asks three questions in several ways; a row for each portrait."""
     import pandas
 
-    fitted, images = fit_faces(config, fits)
+    fitted, given = fit_faces(config, fits)
     scm, few = fitted.scm, Sparse(keep=2)
     table = Tabular.fit(fitted.attributes, ATTRIBUTES, seed=config.seed)
     wrong = faces.model(faces.without_image(faces.WRONG))
     wrong.fit(fitted.attributes, seed=config.seed)
-    woman = person(fitted, images, age=1.5, gender=-1.0, beard=-0.8, bald=-0.3)
-    man = person(fitted, images, age=0.0, gender=1.3, beard=0.8, bald=0.0)
+    woman = person(fitted, given.fresh, age=1.5, gender=-1.0, beard=-0.8, bald=-0.3)
+    man = person(fitted, given.fresh, age=0.0, gender=1.3, beard=0.8, bald=0.0)
     # What a model of the attributes says is drawn with the factual noise of the image.
     alone = backtrack(wrong, {name: woman[name] for name in ATTRIBUTES}, {"beard": BEARD}, solver=few).values
 
@@ -52,7 +53,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     ]
     parts = [portraits(values, panel=panel, what=what) for panel, what, values in answers]
     rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": config.data}
+    rows.attrs |= {"data": given.data}
 
     return rows
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from deepbc.baselines import Tabular
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import ATTRIBUTES, Config, album, fit_faces, person, portraits, shown
+from deepbc.experiments.portraits import Config, album, fit_faces, person, portraits, shown
+from deepbc.experiments.questions import ATTRIBUTES
 from deepbc.plots import plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.solvers import Sparse
@@ -25,9 +26,9 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Asks an old woman to have a beard, in three ways; a row for each portrait."""
     import pandas
 
-    fitted, images = fit_faces(config, fits)
+    fitted, faces = fit_faces(config, fits)
     table = Tabular.fit(fitted.attributes, ATTRIBUTES, seed=config.seed)
-    woman = person(fitted, images, age=1.5, gender=-1.0, beard=-0.8, bald=-0.3)
+    woman = person(fitted, faces.fresh, age=1.5, gender=-1.0, beard=-0.8, bald=-0.3)
     asked = {"beard": BEARD}
     drawn = {
         FACTUAL: woman,
@@ -37,7 +38,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     }
     parts = [portraits(values, panel=PANEL, what=what) for what, values in drawn.items()]
     rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": config.data}
+    rows.attrs |= {"data": faces.data}
 
     return rows
 

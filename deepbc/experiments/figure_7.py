@@ -27,16 +27,16 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Asks a face between the sexes to have a beard, under both laws; a row for each portrait."""
     import pandas
 
-    fitted, images = fit_faces(config, fits)
+    fitted, faces = fit_faces(config, fits)
     swapped = fitted.scm.replace("beard", Equation(predict=_beard, abduct=_noise))
-    face = person(fitted, images, age=0.0, gender=0.0, beard=-0.5, bald=-0.3)
+    face = person(fitted, faces.fresh, age=0.0, gender=0.0, beard=-0.5, bald=-0.3)
     drawn = {
         FACTUAL: face,
         LEARNED: backtrack(fitted.scm, face, {"beard": BEARD}).values,
         MADE: backtrack(swapped, face, {"beard": BEARD}).values,
     }
     rows = pandas.concat([portraits(each, panel=PANEL, what=what) for what, each in drawn.items()], ignore_index=True)
-    rows.attrs |= {"data": config.data}
+    rows.attrs |= {"data": faces.data}
 
     return rows
 

@@ -22,8 +22,8 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Asks a young man to be bald, and draws five answers; a row for each portrait."""
     import pandas
 
-    fitted, images = fit_faces(config, fits)
-    man = person(fitted, images, age=-0.7, gender=1.0, beard=0.8, bald=-0.3)
+    fitted, faces = fit_faces(config, fits)
+    man = person(fitted, faces.fresh, age=-0.7, gender=1.0, beard=0.8, bald=-0.3)
     cf = backtrack_samples(fitted.scm, man, {"bald": BALD}, samples=SAMPLES, seed=config.seed)
     parts = [portraits(man, panel=PANEL, what=FACTUAL, error=0.0, converged=True)]
     for k in range(SAMPLES):
@@ -31,7 +31,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         told = {"error": cf.error[k].item(), "converged": bool((cf.status == "converged").all())}
         parts.append(portraits(values, panel=PANEL, what=f"{k + 1}", **told))
     rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": config.data}
+    rows.attrs |= {"data": faces.data}
 
     return rows
 

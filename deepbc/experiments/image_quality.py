@@ -12,7 +12,7 @@ References:
 
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from deepbc.experiments.base import Finding
 from deepbc.experiments.given import NAMES, PIXELS, fit_images, gallery, images, others, pixels, with_residual
-from deepbc.experiments.judge import train_judge
+from deepbc.experiments.judge import Judge, train_judge
 from deepbc.plots import Cells, plot_panels
 from deepbc.queries import intervene
 from deepbc.training import Training
@@ -41,8 +41,6 @@ OURS = ("ours", "ours, with residual")
 PAPER = "the paper's networks"
 NOTHING, REAL = "factual image for any question", "predictors on real images"
 WHOLE, SHOWN = 60_000, 4
-
-Read = Callable[[Mapping[str, Tensor]], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +77,20 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         epochs=config.judging, batch=128, learning_rate=1e-3, patience=3, average=400, pull=0.0, validation=0.05
     )
     judges = {
-        name: train_judge(data, told, training, config.seed, fits)
-        for name, told in (("thickness", NAMES), ("intensity", NAMES[1:]))
+        name: train_judge(data, [name], training, config.seed, fits, told=told)
+        for name, told in (("thickness", ["intensity"]), ("intensity", []))
     }
     asked = {name: others(test[name], config.seed) for name in NAMES}
 
     parts = [pandas.DataFrame([{"kind": "line", "label": label, **told} for label, told in PUBLISHED.items()])]
-    parts.append(_line(REAL, {name: _miss(judges[name], test, test[name]) for name in NAMES}))
-    parts.append(_line(NOTHING, {name: _miss(judges[name], test, asked[name]) for name in NAMES}))
+    parts.append(_line(REAL, {name: _miss(judges[name], name, test, test[name]) for name in NAMES}))
+    parts.append(_line(NOTHING, {name: _miss(judges[name], name, test, asked[name]) for name in NAMES}))
     paper, slow = fit_images(data, config.epochs, config.seed, fits, preset="paper")
     models = {OURS[0]: (model, report), OURS[1]: (with_residual(model, True), report), PAPER: (paper, slow)}
     for label, (scm, fit) in models.items():
         null = scm.predict(scm.abduct(test))["image"]
         answers = {name: intervene(scm, test, {name: asked[name]}) for name in NAMES}
-        told = {name: _miss(judges[name], answers[name].values, asked[name]) for name in NAMES}
+        told = {name: _miss(judges[name], name, answers[name].values, asked[name]) for name in NAMES}
         extra = {
             "null error": (null - test["image"].float()).abs().mean().item(),
             "data": source,
@@ -112,8 +110,8 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     return rows
 
 
-def _miss(read: Read, values: Mapping[str, Tensor], true: Tensor) -> float:
-    return (read(values) - true).abs().mean().item()
+def _miss(judge: Judge, name: str, values: Mapping[str, Tensor], true: Tensor) -> float:
+    return (judge.read(values)[name] - true).abs().mean().item()
 
 
 def _line(label: str, told: Mapping[str, float], **extra: Any) -> "pandas.DataFrame":

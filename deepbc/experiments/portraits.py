@@ -1,43 +1,32 @@
-"""What the experiments on faces share: the model, a person of the data, portraits, and the questions of the table."""
+"""What the experiments on faces share: the faces, drawn or of CelebA, the models of them, a person, and portraits."""
 
-__all__ = [
-    "ATTRIBUTES",
-    "Answers",
-    "Config",
-    "Method",
-    "Questions",
-    "album",
-    "answers",
-    "draw_questions",
-    "fit_faces",
-    "person",
-    "portraits",
-    "shown",
-]
+__all__ = ["Config", "Faces", "album", "fit_alone", "fit_faces", "load_faces", "person", "portraits", "shown"]
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from deepbc.datasets import faces
+from deepbc import __version__
+from deepbc.baselines import Latent
+from deepbc.checkpoint import fingerprint
+from deepbc.data import read_image
+from deepbc.datasets import celeba, faces
+from deepbc.experiments.questions import ATTRIBUTES
+from deepbc.mechanisms import ConvVAE
 from deepbc.plots import Cells, Panel, Pictures
 from deepbc.recipes import faces as recipes
-from deepbc.results import Counterfactual
-from deepbc.seeds import generator
 
 if TYPE_CHECKING:
     import pandas
 
-ATTRIBUTES = ("age", "gender", "beard", "bald")
 # What a label of CelebA says where ours is 1.
 LABELS = {"age": ("Young", 0), "gender": ("Male", 1), "beard": ("No_Beard", 0), "bald": ("Bald", 1)}
-Columns = dict[str, Tensor]
-# Answers what rows would have been, had one attribute been another.
-Method = Callable[[Columns, Columns], Counterfactual]
+# One fresh face for so many that are fitted.
+FRESH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +34,7 @@ class Config:
     """How an experiment on faces is run.
 
     Args:
-        rows: The faces to fit.
+        rows: The faces to fit; of CelebA at most as many as there are.
         size: The height and width of an image.
         epochs: The most passes over the faces, for each network.
         queries: How many questions are asked, where there are many.
@@ -62,33 +51,81 @@ class Config:
     def quick(cls) -> "Config":
         return cls(rows=1_500, size=32, epochs=6, queries=200)
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Faces:
+    """Faces to fit, and fresh ones to ask about, which no network sees in training.
+
+    Args:
+        images: Bytes, which may be on disk, with shape `(rows, 3, size, size)`.
+        labels: Whether each is old, male, bearded and bald, with shape `(rows,)`.
+        fresh: The images of the fresh faces.
+        source: Where they come from.
+    """
+
+    images: Tensor
+    labels: Mapping[str, Tensor]
+    fresh: Tensor
+    source: str
+
     @property
     def data(self) -> str:
-        """Where the rows come from."""
-        return f"{self.rows:,} drawn faces of {self.size} x {self.size}"
+        """The faces in a few words."""
+        return f"{len(self.images):,} {self.source} of {self.images.shape[-2]} x {self.images.shape[-1]}"
 
 
-def fit_faces(config: Config, fits: Path) -> tuple[recipes.Fitted, Tensor]:
-    """Draws faces and fits classifiers and a model, or takes them from an earlier run with the same settings.
+def load_faces(config: Config) -> Faces:
+    """Reads CelebA where it is in the data folder or the cache; where it is not, draws as many faces."""
+    fresh = max(config.queries, config.rows // FRESH)
+    folder = celeba.find()
+    if folder is None:
+        drawn = faces.sample(config.rows, seed=config.seed, size=config.size).values
+        labels = faces.labels(drawn, seed=config.seed)
+        told = {name: (labels[label] == one).long() for name, (label, one) in LABELS.items()}
+        others = faces.sample(fresh, seed=config.seed + 1, size=config.size).values["image"]
+        return Faces(drawn["image"], told, others, "drawn faces")
 
-    Returns:
-        What was fitted, and the images.
-    """
-    drawn = faces.sample(config.rows, seed=config.seed, size=config.size)
-    labels = faces.labels(drawn.values, seed=config.seed)
-    told = {name: (labels[label] == one).long() for name, (label, one) in LABELS.items()}
-    place = fits / f"faces-{config.rows}-{config.size}-{config.epochs}-{config.seed}"
-    image = drawn.values["image"]
+    def load(part: str, rows: int) -> celeba.CelebA:
+        return celeba.load(folder, part=part, size=config.size, rows=min(rows, celeba.count(folder, part=part)))
 
-    return recipes.fit(image, told, epochs=config.epochs, seed=config.seed, checkpoint=place), image
+    fitted, asked = load("train", config.rows), load("test", fresh)
+
+    return Faces(
+        read_image(fitted.images, "images"), fitted.labels, read_image(asked.images, "images"), "faces of CelebA"
+    )
+
+
+def fit_faces(config: Config, fits: Path) -> tuple[recipes.Fitted, Faces]:
+    """Fits classifiers and a model to faces, or takes them from an earlier run with the same faces and settings."""
+    given = load_faces(config)
+    place = _place(fits / "faces", config, [given.images, *given.labels.values()])
+
+    return recipes.fit(given.images, given.labels, epochs=config.epochs, seed=config.seed, checkpoint=place), given
+
+
+def fit_alone(images: Tensor, readers: Mapping[str, nn.Module], config: Config, fits: Path) -> Latent:
+    """Fits an autoencoder to images alone, with the settings of the model's, or takes it from an earlier run."""
+    law = ConvVAE(**recipes.model().mechanisms["image"].settings())
+    training = replace(recipes.training()["image"], epochs=config.epochs)
+    place = _place(fits / "faces-alone", config, [images])
+
+    return Latent.fit(images, readers, law=law, training=training, seed=config.seed, checkpoint=place)
+
+
+def _place(folder: Path, config: Config, data: list[Tensor]) -> Path:
+    """A folder that is named by all that a fit depends on."""
+    settings = {name: value for name, value in asdict(config).items() if name in ("epochs", "seed")}
+
+    return folder.with_name(f"{folder.name}-{fingerprint([__version__, settings], data)[:8]}")
 
 
 def person(fitted: recipes.Fitted, images: Tensor, **wanted: float) -> dict[str, Tensor]:
     """Picks the face whose attributes are nearest to what is wanted, as a batch of one row."""
-    apart = torch.stack([(fitted.attributes[name] - value).square() for name, value in wanted.items()]).sum(0)
+    read = fitted.classifiers.read(images)
+    apart = torch.stack([(read[name] - value).square() for name, value in wanted.items()]).sum(0)
     row = apart.argmin().reshape(1)
 
-    return {**{name: fitted.attributes[name][row] for name in ATTRIBUTES}, "image": images[row]}
+    return {**{name: read[name][row] for name in ATTRIBUTES}, "image": images[row]}
 
 
 def portraits(values: Mapping[str, Any], **labels: Any) -> "pandas.DataFrame":
@@ -121,52 +158,3 @@ def shown(rows: "pandas.DataFrame", panel: str, what: str) -> "pandas.Series[flo
     chosen: pandas.Series[float] = rows[(rows.panel == panel) & (rows.what == what)].iloc[0][[*ATTRIBUTES]]
 
     return chosen
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Questions:
-    """Factual rows, and for each an attribute and the value that it is asked to have.
-
-    Args:
-        factual: The values of all variables, with shape `(rows, ...)`.
-        asked: The place of the attribute among the four, with shape `(rows,)`.
-        value: The value.
-    """
-
-    factual: Mapping[str, Tensor]
-    asked: Tensor
-    value: Tensor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """The attributes of the answers of one method, and whether each is converged, with shape `(rows,)`."""
-
-    values: Columns
-    converged: Tensor
-
-
-def draw_questions(factual: Mapping[str, Tensor], seed: int) -> Questions:
-    """Draws an attribute for each row, all alike, and a standard normal value for it."""
-    rows = len(factual[ATTRIBUTES[0]])
-    asked = torch.randint(len(ATTRIBUTES), (rows,), generator=generator(seed, "asked"))
-    value = torch.randn(rows, generator=generator(seed, "value"), dtype=torch.float64)
-
-    return Questions(factual, asked, value)
-
-
-def answers(questions: Questions, method: Method) -> Answers:
-    """Puts all questions to a method, those about one attribute together."""
-    values = {name: torch.empty_like(questions.value) for name in ATTRIBUTES}
-    converged = torch.zeros_like(questions.asked, dtype=torch.bool)
-    for place, name in enumerate(ATTRIBUTES):
-        rows = (questions.asked == place).nonzero().squeeze(-1)
-        if not len(rows):
-            continue
-        factual = {each: column[rows] for each, column in questions.factual.items()}
-        cf = method(factual, {name: questions.value[rows]})
-        for each in ATTRIBUTES:
-            values[each][rows] = cf.values[each]
-        converged[rows] = torch.from_numpy(cf.status == "converged")
-
-    return Answers(values, converged)

@@ -9,7 +9,6 @@ __all__ = ["PAPER", "TITLE", "Config", "findings", "render", "run"]
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from deepbc.baselines import Latent, Tabular
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import ATTRIBUTES, Answers, Config, Method, answers, draw_questions, fit_faces
-from deepbc.mechanisms import ConvVAE
+from deepbc.experiments.portraits import Config, fit_alone, fit_faces
+from deepbc.experiments.questions import ATTRIBUTES, Answers, Method, answers, draw_questions, of_attributes
 from deepbc.metrics import causal, observed, plausible
 from deepbc.plots import Cells, plot_panels
 from deepbc.queries import backtrack, intervene
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-TITLE = "Five methods by plausibility, closeness and causal compliance, on drawn faces"
+TITLE = "Five methods by plausibility, closeness and causal compliance, on faces"
 TABULAR, FORCED, DEEP, WRONG, OURS = "Tabular CE", "Interventional", "Deep CE", "Wrong graph", "DeepBC"
 # The paper's means, on CelebA.
 PAPER: Mapping[str, Mapping[str, float]] = {
@@ -49,10 +48,10 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     """Fits classifiers, models and regressors, asks all methods; a row for each question and method."""
     import pandas
 
-    fitted, images = fit_faces(config, fits)
+    fitted, given = fit_faces(config, fits)
     right = fitted.scm.part(ATTRIBUTES)
-    place = fits / f"faces-alone-{config.rows}-{config.size}-{config.epochs}-{config.seed}"
-    methods = _methods(config, fitted, images, place)
+    latent = fit_alone(given.images, fitted.classifiers.classifiers, config, fits)
+    methods = _methods(fitted, latent, config.seed)
     questions = draw_questions(fitted.scm.sample(config.queries, seed=config.seed + 1).values, config.seed)
 
     parts = []
@@ -66,26 +65,17 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
 
     rows = pandas.concat(parts, ignore_index=True)
     accuracy = {name: round(each.accuracy, 3) for name, each in fitted.classifiers.accuracy.items()}
-    rows.attrs |= {"data": config.data, "accuracy": accuracy}
+    rows.attrs |= {"data": given.data, "accuracy": accuracy}
 
     return rows
 
 
-def _methods(config: Config, fitted: faces.Fitted, images: Tensor, alone: Path) -> dict[str, Method]:
+def _methods(fitted: faces.Fitted, latent: Latent, seed: int) -> dict[str, Method]:
     scm, few = fitted.scm, Sparse(keep=KEEP)
     right = scm.part(ATTRIBUTES)
     wrong = faces.model(faces.without_image(faces.WRONG))
-    wrong.fit(fitted.attributes, seed=config.seed)
-    table = Tabular.fit(fitted.attributes, ATTRIBUTES, seed=config.seed)
-    image = scm.mechanisms["image"]
-    training = replace(faces.training()["image"], epochs=config.epochs)
-    law = ConvVAE(**image.settings())
-    latent = Latent.fit(
-        images, fitted.classifiers.classifiers, law=law, training=training, seed=config.seed, checkpoint=alone
-    )
-
-    def of_attributes(method: Method) -> Method:
-        return lambda rows, asked: method({name: rows[name] for name in ATTRIBUTES}, asked)
+    wrong.fit(fitted.attributes, seed=seed)
+    table = Tabular.fit(fitted.attributes, ATTRIBUTES, seed=seed)
 
     return {
         TABULAR: of_attributes(functools.partial(table.explain, right, solver=few)),

@@ -2,20 +2,25 @@
 
 The factual rows come from the equations of the faces, and so do the true answers: backtracking in the true model, with
 all noises and with two. Each method is judged by the mean absolute error of its attributes, in about standard
-deviations: those that move all they like against the first truth, those that keep to two moves against the second.
+deviations: those that move all they like against the first truth, those that keep to two moves against the second. An
+intervention and a deep explanation, which know no such choice, are held against both. A deep explanation sees images
+alone: what it reads from them, a network learned from images and their true attributes.
 """
 
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deepbc.baselines import Tabular
+from deepbc.baselines import Latent, Tabular
+from deepbc.datasets import faces as drawn
+from deepbc.experiments import portraits
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import ATTRIBUTES, Method, answers, draw_questions
+from deepbc.experiments.judge import train_judge
+from deepbc.experiments.questions import ATTRIBUTES, Answers, Method, Questions, answers, draw_questions, of_attributes
 from deepbc.graph import CausalGraph
 from deepbc.metrics import observed
 from deepbc.plots import Cells, plot_panels
@@ -32,7 +37,9 @@ if TYPE_CHECKING:
 
 TITLE = "Every method against the true counterfactual, on the attributes of drawn faces"
 SOLVERS: Mapping[str, Solver] = {"all noises": Exact(), "two noises": Sparse(keep=2)}
-OURS, WRONG, TABULAR, FORCED = "DeepBC", "wrong graph", "tabular explanation", "interventional"
+TRUE, OURS, WRONG = "truth", "DeepBC", "wrong graph"
+FORCED, TABULAR, DEEP = "interventional", "tabular explanation", "deep explanation"
+JUDGING = Training(batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, validation=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +47,22 @@ class Config:
     """How the experiment is run.
 
     Args:
-        rows: The faces to fit.
+        rows: The faces whose attributes are fitted.
         epochs: The most passes over them.
+        images: The faces whose images are fitted, and how.
         queries: How many questions are asked.
         seed: Where all random numbers come from.
     """
 
     rows: int = 30_000
     epochs: int = 200
+    images: portraits.Config = field(default_factory=portraits.Config)
     queries: int = 500
     seed: int = 0
 
     @classmethod
     def quick(cls) -> "Config":
-        return cls(rows=10_000, epochs=100, queries=300)
+        return cls(rows=10_000, epochs=100, images=portraits.Config.quick(), queries=300)
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":
@@ -65,40 +74,56 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     training = Training(epochs=config.epochs)
     right, wrong = (_fitted(graph, data, training, config.seed) for graph in (faces.GRAPH, faces.WRONG))
     table = Tabular.fit(data, ATTRIBUTES, training=training, seed=config.seed)
-    questions = draw_questions(truth.sample(config.queries, seed=config.seed + 1).values, config.seed)
+    latent = _latent(config, fits)
+    factual = drawn.sample(config.queries, seed=config.seed + 1, size=config.images.size).values
+    questions = draw_questions(factual, config.seed)
+
+    # These know no choice of noises.
+    same = {
+        FORCED: answers(questions, of_attributes(functools.partial(intervene, right))),
+        DEEP: answers(questions, functools.partial(latent.explain, right, solver=Exact(places=0, steps=30))),
+    }
 
     parts = []
     for kind, solver in SOLVERS.items():
-        true = answers(questions, _backtracking(truth, solver))
         methods: dict[str, Method] = {
-            OURS: _backtracking(right, solver),
-            WRONG: _backtracking(wrong, solver),
+            TRUE: functools.partial(backtrack, truth, solver=solver),
+            OURS: functools.partial(backtrack, right, solver=solver),
+            WRONG: functools.partial(backtrack, wrong, solver=solver),
             TABULAR: functools.partial(table.explain, right, solver=solver),
-            FORCED: functools.partial(intervene, right),
         }
-        for label, method in methods.items():
-            found = answers(questions, method)
-            columns = {name: found.values[name].numpy() for name in ATTRIBUTES}
-            columns |= {f"true {name}": true.values[name].numpy() for name in ATTRIBUTES}
-            told = {
-                "kind": kind,
-                "method": label,
-                "query": range(config.queries),
-                "asked": [ATTRIBUTES[place] for place in questions.asked.tolist()],
-                "value": questions.value.numpy(),
-                "error": observed(true.values, found.values, ATTRIBUTES, power=1).numpy(),
-                "converged": found.converged.numpy(),
-            }
-            parts.append(pandas.DataFrame({**told, **columns}))
+        found = {label: answers(questions, of_attributes(method)) for label, method in methods.items()} | same
+        true = found.pop(TRUE)
+        parts += [_judged(questions, each, true).assign(kind=kind, method=label) for label, each in found.items()]
 
     rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": f"{config.rows:,} faces, their attributes alone"}
+    rows.attrs |= {"data": f"attributes of {config.rows:,} drawn faces, images of {config.images.rows:,}"}
 
     return rows
 
 
-def _backtracking(scm: SCM, solver: Solver) -> Method:
-    return functools.partial(backtrack, scm, solver=solver)
+def _latent(config: Config, fits: Path) -> Latent:
+    """Learns an autoencoder of images, and what reads their true attributes."""
+    values = drawn.sample(config.images.rows, seed=config.seed, size=config.images.size).values
+    judge = train_judge(values, ATTRIBUTES, replace(JUDGING, epochs=config.images.epochs), config.seed, fits)
+
+    return portraits.fit_alone(values["image"], {name: judge.reader(name) for name in ATTRIBUTES}, config.images, fits)
+
+
+def _judged(questions: Questions, found: Answers, true: Answers) -> "pandas.DataFrame":
+    """A row for each question: what was asked, the answer, the true one, and how far they are apart."""
+    import pandas
+
+    columns = {
+        "asked": [ATTRIBUTES[place] for place in questions.asked.tolist()],
+        "value": questions.value.numpy(),
+        "error": observed(true.values, found.values, ATTRIBUTES, power=1).numpy(),
+        "converged": found.converged.numpy(),
+        **{name: found.values[name].numpy() for name in ATTRIBUTES},
+        **{f"true {name}": true.values[name].numpy() for name in ATTRIBUTES},
+    }
+
+    return pandas.DataFrame(columns).rename_axis("query").reset_index()
 
 
 def _fitted(graph: CausalGraph, data: "Mapping[str, Tensor]", training: Training, seed: int) -> SCM:
@@ -132,7 +157,7 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
 def render(rows: "pandas.DataFrame") -> "Figure":
     """Draws the table: the mean error of each method and its standard error."""
     cells = []
-    for label in (OURS, WRONG, FORCED, TABULAR):
+    for label in (OURS, WRONG, FORCED, TABULAR, DEEP):
         line = [label]
         for kind in SOLVERS:
             part = rows[(rows.kind == kind) & (rows.method == label)]["error"]
