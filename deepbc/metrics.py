@@ -1,4 +1,4 @@
-r"""Figures by which counterfactuals are judged, one a row; lower is better.
+r"""Figures by which counterfactuals are judged, one a row; lower is better, but for `reached`.
 
 With :math:`n` variables :math:`A`, a distance :math:`m` and a causal model,
 
@@ -7,6 +7,9 @@ With :math:`n` variables :math:`A`, a distance :math:`m` and a causal model,
     \text{plausible}(x^*) &= \frac{1}{n} \sum_A -\log p(x^*_A \mid x^*_{pa(A)}), \\
     \text{observed}(x, x^*) &= \frac{1}{n} \sum_A m(x_A, x^*_A), \\
     \text{causal}(x, x^*) &= \frac{1}{n} \sum_A m(u_A, u^*_A), \qquad u_A = f_A^{-1}(x_{pa(A)}, x_A).
+
+They say nothing of whether an answer is one: *missed* is how far it is from what was asked, *reached* whether that is
+near enough.
 
 Of an image: *composition* is how far it comes back from its noise, *effectiveness* how far what is read from an answer
 misses what was asked, *reversibility* how far an image is from itself after a question and the question back.
@@ -17,7 +20,7 @@ References:
     Measuring Axiomatic Soundness of Counterfactual Image Models (Monteiro et al., 2023): the three of images.
 """
 
-__all__ = ["causal", "composition", "effectiveness", "observed", "plausible", "reversibility"]
+__all__ = ["causal", "composition", "effectiveness", "missed", "observed", "plausible", "reached", "reversibility"]
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -77,6 +80,31 @@ def causal(scm: SCM, before: Values, after: Values, *, power: float = 2.0) -> Te
     u, u_star = (scm.abduct({name: values[name] for name in names}) for values in (before, after))
 
     return observed(u, u_star, names, power=power)
+
+
+def missed(scm: SCM, after: Values, asked: Mapping[str, Any]) -> Tensor:
+    """Computes how far counterfactual values are from those that were asked for, at the largest, with shape `(rows,)`.
+
+    Args:
+        scm: The model, in whose standard deviations they are compared.
+        after: Counterfactual values, with shape `(rows,)`.
+        asked: The value that each variable was asked to have, one for all rows or one a row.
+    """
+    return torch.stack([(after[name] - value).abs() / scm.spread(name) for name, value in asked.items()]).amax(0)
+
+
+def reached(scm: SCM, after: Values, asked: Mapping[str, Any], *, within: float = 0.01) -> Tensor:
+    """Tells which rows miss what was asked by at most so many standard deviations; the mean of it is their share.
+
+    Args:
+        scm: As for `missed`.
+        after: As for `missed`.
+        asked: As for `missed`.
+        within: The limit. A row that has no answer, NaN, does not reach it.
+    """
+    check_between(within, 0.0, torch.inf, "within", closed=True)
+
+    return missed(scm, after, asked) <= within
 
 
 def composition(scm: SCM, rows: Values, image: str = "image") -> Tensor:

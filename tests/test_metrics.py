@@ -34,6 +34,19 @@ def test_plausible_is_the_mean_negative_log_density():
     assert without.tolist() == pytest.approx([0.5 * np.log(2 * np.pi)] * 2)
 
 
+def test_missed_is_the_largest_distance_to_what_was_asked():
+    a = np.linspace(-3.0, 3.0, 100)
+    scm = bc.SCM(bc.CausalGraph.parse("a; b"), {"a": bc.Linear(), "b": bc.Linear()})
+    scm.fit({"a": a, "b": 2 * a})
+    asked = {"a": 1.0 + a.std(), "b": torch.tensor([5.0, 2.0 - 4 * a.std()])}
+    assert metrics.missed(scm, AFTER, asked).tolist() == pytest.approx([1.0, 2.0])
+    assert metrics.reached(scm, AFTER, asked, within=1.5).tolist() == [True, False]
+    assert metrics.reached(scm, AFTER, {"b": asked["b"]}).tolist() == [True, False]
+    assert metrics.reached(scm, {"b": torch.tensor([torch.nan])}, {"b": 0.0}).tolist() == [False]
+    with pytest.raises(bc.SettingError, match="within"):
+        metrics.reached(scm, AFTER, asked, within=-1)
+
+
 def test_backtracking_has_the_least_squared_causal_metric():
     rows = SCM.sample(200, seed=0).values
     asked = {"b": torch.linspace(-8, 8, 200, dtype=torch.float64)}

@@ -21,7 +21,7 @@ def reproduce(
 
     Each says which findings its rows bear out. The exit code is 1 where one does not hold.
     The rows are those of Morpho-MNIST, which is downloaded once; without a network they are drawn from its equations.
-    Faces are drawn.
+    Faces are those of CelebA where it lies in the folder celeba of DEEPBC_DATA or of the cache, drawn otherwise.
     Fits keep their state in the folder fits: a killed run goes on from there. Those of images take 15 minutes in full.
     """
     from deepbc.experiments import NAMES, reproduce, title

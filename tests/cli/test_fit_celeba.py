@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from labelled_faces import write_celeba
 
 import deepbc as bc
 from deepbc.classifiers import Classifiers
@@ -18,15 +18,8 @@ QUICK = ["--size", "32", "--epochs", "2"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Drawn faces in the official layout."""
-    home = tmp_path_factory.mktemp("celeba")
-    (home / "img_align_celeba").mkdir()
-    values = faces.sample(ROWS, seed=0, size=32).values
-    labels = faces.labels(values, seed=0)
-    names = [f"{k:06d}.jpg" for k in range(1, ROWS + 1)]
-    for name, image in zip(names, values["image"], strict=True):
-        Image.fromarray(image.permute(1, 2, 0).numpy()).save(home / "img_align_celeba" / name, quality=95)
-    lines = [" ".join([name, *(str(2 * int(labels[each][k]) - 1) for each in labels)]) for k, name in enumerate(names)]
-    (home / "list_attr_celeba.txt").write_text("\n".join([str(ROWS), " ".join(labels), *lines]))
+    home = tmp_path_factory.mktemp("data") / "celeba"
+    write_celeba(home, ROWS)
     return home
 
 

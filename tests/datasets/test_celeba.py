@@ -158,6 +158,13 @@ def test_held_out_parts_are_tenths_rounded_up(count, parts, tmp_path):
     assert tuple(celeba._chosen(tmp_path, names, part).sum() for part in ("train", "valid", "test")) == parts
 
 
+def test_faces_are_counted_without_looking_at_them(folder, monkeypatch):
+    monkeypatch.setattr(Cut, "read", None)
+    assert [celeba.count(folder, part=part) for part in ("train", "valid", "test", "all")] == [3, 1, 2, 6]
+    with pytest.raises(SettingError, match="part"):
+        celeba.count(folder, part="trian")
+
+
 def test_some_rows_are_the_first_of_all(folder, cache, monkeypatch):
     seen, read = [], Cut.read
     monkeypatch.setattr(Cut, "read", lambda cut, path: seen.append(os.path.basename(path)) or read(cut, path))
@@ -188,11 +195,14 @@ def test_two_folders_share_a_cache(folder, tmp_path):
 
 
 def test_set_is_found_in_the_data_folder_then_the_cache(folder, cache, tmp_path, monkeypatch):
+    assert celeba.find() is None
     shutil.copytree(folder, cache / "celeba")
+    assert celeba.find() == cache / "celeba"
     check_faces(celeba.load(part="all"))
     shutil.copytree(folder, tmp_path / "data" / "celeba")
     (tmp_path / "data" / "celeba" / "list_eval_partition.txt").write_text(PARTITION.replace(" 2", " 0"))
     monkeypatch.setenv("DEEPBC_DATA", str(tmp_path / "data"))
+    assert celeba.find() == tmp_path / "data" / "celeba"
     assert celeba.load().names == tuple(name for name in NAMES if name != "000004.jpg")
 
 
