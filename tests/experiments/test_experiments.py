@@ -134,6 +134,7 @@ SPOILT = {
         put("log loss", 2.0, kind="attribute", variable="age"),
         put("effectiveness", 9.0, kind="attribute", variable="gender"),
         put("composition", 99.0, kind="attribute", variable="bald"),
+        put("by backtracking", 9.0, kind="attribute", variable="beard"),
         put("gap", 0.2, kind="law", variable="beard"),
     ],
     "table-1": [
