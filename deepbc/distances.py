@@ -163,6 +163,9 @@ class Power(Distance):
     def kinked(self, u: Tensor) -> bool:
         return self.p == 1
 
+    def check_rest(self, u: Tensor, where: str) -> None:
+        """A power is zero at rest and nowhere less."""
+
     def __repr__(self) -> str:
         return f"Power({self.p}{f', {dict(self.weights)}' if self.weights else ''})"
 

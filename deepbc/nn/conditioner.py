@@ -20,6 +20,9 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
+# So many numbers of a hidden layer at a time: they stay in a processor's cache.
+BLOCK = 65_536
+
 
 class Parameters(nn.Module, ABC):
     """What computes the parameters of a law's components."""
@@ -90,14 +93,23 @@ class Conditioner(Parameters):
         # Each component sees its own part of the context, and one without siblings all of it.
         alone = len(self.mask) == 1
         seen = context if alone else context.unsqueeze(-2) * self.mask[components]
+
+        outputs = _each(seen, self.linear[components], self.bias[components])
+        if self.layers:
+            # Where nothing is kept for a derivative, what a block of rows needs on the way can serve the next one.
+            whole = torch.is_grad_enabled() or context.ndim == 1
+            rows = max(1, BLOCK // self.last[components].shape[:2].numel())
+            parts = [self._network(block, components) for block in ((seen,) if whole else seen.split(rows))]
+            outputs = outputs + (torch.cat(parts) if len(parts) > 1 else parts[0])
+
+        return outputs.unsqueeze(-2) if alone else outputs
+
+    def _network(self, seen: Tensor, components: slice) -> Tensor:
         hidden = seen
         for layer in self.layers:
             hidden = layer(hidden, components)
 
-        affine = _each(seen, self.linear[components], self.bias[components])
-        outputs = affine + _each(hidden, self.last[components]) if self.layers else affine
-
-        return outputs.unsqueeze(-2) if alone else outputs
+        return _each(hidden, self.last[components])
 
 
 class _Units(nn.Module):

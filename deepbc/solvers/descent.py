@@ -26,7 +26,7 @@ MEMORY, LONGEST_STEP = 3, 5.0
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
 # Where that makes no more tries than this, a step is tried at all of these parts of its length.
 MOST_TRIES, FINE = 1024, tuple(10 ** (k / 8) for k in range(4, -13, -1))
-PARTS = (FINE, FINE[::2])
+PARTS = (FINE, FINE[::2], (2.0, 1.0, 0.3))
 # Where slopes steepen, steps lengthen by this factor, up to that one.
 STRETCH, LONGEST_STRIDE = 3.0, 9.0
 # A constraint is met within this; a row whose line search ends at the precision of numbers may still gain this much.
@@ -111,6 +111,7 @@ def descend(
     found = walk.found(walk.row, torch.full((problem.rows,), Trouble.NO_NUMBER, device=ends.device))
     found.cost.fill_(torch.inf)
     last = torch.zeros_like(found.noises[:, : problem.free])
+    best = torch.full_like(found.cost, torch.inf)
 
     for step in range(steps):
         done = walk.done(tolerance)
@@ -120,26 +121,27 @@ def descend(
         # A few rows that are done do no harm: taking them out costs more than another step of theirs.
         if count > max(FEW, FEW_OF_MANY * len(done)) and step:
             rows = done.nonzero().squeeze(-1)
-            _stop(found, last, walk, rows, tolerance)
+            _stop(found, best, last, walk, rows, tolerance)
             walk = walk.select((~done).nonzero().squeeze(-1))
         walk.advance()
         if not step and places and walk.plain:
             walk.look_around(places)
 
-    _stop(found, last, walk, torch.arange(len(walk.row), device=ends.device), tolerance)
+    _stop(found, best, last, walk, torch.arange(len(walk.row), device=ends.device), tolerance)
 
     return _finish(problem, found, last) if walk.plain else found
 
 
-def _stop(found: Found, last: Tensor, walk: "_Walk", rows: Tensor, tolerance: float) -> None:
-    """Keeps what is better than what was found, the walkers of a row one after the other."""
+def _stop(found: Found, best: Tensor, last: Tensor, walk: "_Walk", rows: Tensor, tolerance: float) -> None:
+    """Keeps what ranks better than the best so far, the walkers of a row one after the other."""
     ended = walk.found(rows, walk.trouble(tolerance)[rows])
     steps, row, second = walk.step[rows], walk.row[rows], walk.second[rows]
     rank = ended.rank()
     for which in range(int(second.max()) + 1 if len(rows) else 0):
-        better = ((second == which) & (rank < found.rank()[row])).nonzero().squeeze(-1)
-        found.put(row[better], ended.take(better))
-        last[row[better]] = steps[better]
+        better = ((second == which) & (rank < best[row])).nonzero().squeeze(-1)
+        if len(better):
+            found.put(row[better], ended.take(better))
+            best[row[better]], last[row[better]] = rank[better], steps[better]
 
 
 def _finish(problem: Problem, found: Found, last: Tensor) -> Found:
@@ -262,13 +264,13 @@ class _Walk:
     def done(self, tolerance: float) -> Tensor:
         """Which rows are done, with whatever success."""
         gain = self.size / (self.problem.cost.scale + self.cost)
-        ended = ~gain.isfinite() | ~(self.length >= SHORTEST)
-        if self.plain:
-            # A last step is still to come.
-            return ended | (gain <= tolerance)
+        least: Tensor | float = tolerance
+        if not self.plain:
+            # There is no last step. A tiny one that meets nothing stands where what is missed cannot fall any further.
+            least = torch.where(self.missed <= LARGEST_MISS, tolerance**2, tolerance**4)
 
-        # A tiny step that meets nothing stands where what is missed cannot fall any further.
-        return ended | (gain <= torch.where(self.missed <= LARGEST_MISS, tolerance**2, tolerance**4))
+        # So that what is no number is done.
+        return ~((gain > least) & (gain < torch.inf) & (self.length >= SHORTEST))
 
     def trouble(self, tolerance: float) -> Tensor:
         """How rows ended, if they do so here."""
@@ -348,11 +350,13 @@ class _Walk:
         there = self.problem.linearize(self.point.noises[:, : self.problem.free] + move)
         cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
         model, gradient, missed = quadratic(self.problem, there, self.ends, self.smooth, plain=self.plain)
-        before = self.cost + self.penalty * self.missed
-        after = cost + self.penalty * missed.abs().sum(-1)
-        lower = after <= before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before.abs())
+        before, after = self.cost, cost
+        if not self.plain:
+            before, after = before + self.penalty * self.missed, after + self.penalty * missed.abs().sum(-1)
+        # Both are at least 0.
+        most = before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before)
 
-        return _End(move, there, cost, model, gradient, missed, lower & gradient.isfinite().all(-1))
+        return _End(move, there, cost, model, gradient, missed, (after <= most) & (dot(gradient, gradient) < torch.inf))
 
     def look_around(self, places: int) -> None:
         """Looks along the first step of doubtful rows, both ways, as far as can pay, and sends walkers to valleys."""
@@ -422,7 +426,7 @@ class _Walk:
 
     def found(self, rows: Tensor, trouble: Tensor) -> Found:
         """What is found if the given rows stop here."""
-        noises, rest = self.point.noises[rows], self.problem.rest[rows]
+        noises = self.point.noises[rows]
 
         return Found(
             noises=noises,
@@ -430,7 +434,7 @@ class _Walk:
             ends=self.ends[rows],
             multipliers=self.multipliers[rows, self.problem.implied :],
             # Not that of the walk, which may be rounded off.
-            cost=self.problem.cost.value(noises, rest) if self.smooth else self.cost[rows],
+            cost=self.problem.cost.value(noises, self.problem.rest[rows]) if self.smooth else self.cost[rows],
             missed=self.missed[rows],
             trouble=trouble,
         )

@@ -68,6 +68,7 @@ class Cost:
         self.scale = largest or 1.0
         # Where all noises move for free, all are alike.
         self.floored = self.weights.clamp_min(LEAST_WEIGHT * largest) if largest else torch.ones_like(self.weights)
+        self._doubled = 2 * self.floored
         self.quadratic = all(isinstance(term.distance, Squared) for term in terms)
         parts = zip(self.terms, self.split(rest), strict=True)
         kinks = [not self.quadratic and term.distance.kinked(part) for term, part in parts]
@@ -82,7 +83,7 @@ class Cost:
     def value(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
         """Computes the cost, with shape `(rows,)`; `smooth` rounds off the kinks."""
         if self.quadratic:
-            return (self.floored * (noises - rest).square()).sum(-1)
+            return (noises - rest).square() @ self.floored
 
         rounded = self._rounded(noises, rest, smooth)
         parts = zip(self.terms, self.split(rounded), self.split(rest), self.split(self.floored), strict=True)
@@ -92,7 +93,7 @@ class Cost:
     def slope(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
         """Computes the derivative of the cost by each noise, with shape `(rows, noises)`."""
         if self.quadratic:
-            return 2 * self.floored * (noises - rest)
+            return self._doubled * (noises - rest)
 
         move = noises - rest
         slope = self._each(Distance.slope, self._rounded(noises, rest, smooth), rest)
@@ -106,7 +107,7 @@ class Cost:
     def curvature(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
         """Computes an upper estimate of the second derivative by each noise, with shape `(rows, noises)`."""
         if self.quadratic:
-            return (2 * self.floored).expand_as(noises)
+            return self._doubled.expand_as(noises)
 
         move = noises - rest
         floor = torch.where(move < 0, -1.0, 1.0) * move.abs().clamp_min(smooth)
@@ -116,6 +117,13 @@ class Cost:
         parabola = slope / torch.hypot(move, torch.full_like(move, max(smooth, NEAR_REST)))
 
         return self.floored * torch.where(self.kinked, parabola, curvature).clamp_min(LEAST_WEIGHT)
+
+    def compliance(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
+        """Computes the inverse of the curvature, with shape `(rows, noises)`."""
+        if self.quadratic:
+            return self._doubled.reciprocal().expand_as(noises)
+
+        return self.curvature(noises, rest, smooth).reciprocal()
 
     def _rounded(self, noises: Tensor, rest: Tensor, smooth: float) -> Tensor:
         """Brings kinked noises nearer to rest, by the smoothing at most, so that the cost is smooth there."""

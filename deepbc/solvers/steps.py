@@ -80,7 +80,7 @@ class Model:
             return right
         if right.shape[-1] == 1:
             system = dot(self.jacobian.square(), self.inverse.unsqueeze(-2)) + self.compliance
-            return right / torch.where(system > 0, system, 1.0) * (system > 0)
+            return torch.where(system > 0, right / system, 0.0)
 
         system = (self.jacobian * self.inverse.unsqueeze(-2)) @ self.jacobian.mT + torch.diag_embed(self.compliance)
         # In units of the diagonal, where a little is added so that constraints that repeat each other have a solution.
@@ -108,7 +108,7 @@ def quadratic(
     """
     free = problem.free
     slope = problem.cost.slope(point.noises, problem.rest, smooth)
-    inverse = 1 / problem.cost.curvature(point.noises, problem.rest, smooth)
+    inverse = problem.cost.compliance(point.noises, problem.rest, smooth)
     movable = problem.movable[:, :free]
     pull = slope[:, free:]
     residual, compliance = pull * inverse[:, free:], inverse[:, free:]
@@ -139,8 +139,9 @@ def dot(one: Tensor, two: Tensor) -> Tensor:
     """Multiplies and sums over the last axis."""
     product = one * two
 
-    # Many a question has one cause, and a sum of one is no small part of a step.
-    return product.squeeze(-1) if product.shape[-1] == 1 else product.sum(-1)
+    # Many a question has few causes. A sum of one is no small part of a step, and sums of few are slow unless they are
+    # products with a vector.
+    return product.squeeze(-1) if product.shape[-1] == 1 else product @ product.new_ones(product.shape[-1])
 
 
 def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
