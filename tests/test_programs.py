@@ -106,6 +106,8 @@ def test_help_lists_the_commands():
 
 def test_version_is_printed():
     assert deepbc("--version").stdout.strip() == f"deepbc {bc.__version__}"
+    module = subprocess.run([sys.executable, "-m", "deepbc", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout.strip() == f"deepbc {bc.__version__}"
 
 
 def test_demo_prints_tables_and_writes_its_files(tmp_path):

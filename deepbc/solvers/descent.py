@@ -1,13 +1,11 @@
 r"""The walk down: Gauss-Newton steps with a line search, every row for itself, in one batch.
 
-A step is that of `steps.Model`. Where nothing but the cost counts it is bent by the secants of the last few steps, a
-limited-memory quasi-Newton method around Gauss-Newton, because residuals are not small. A secant is corrected by the
-derivatives at both of its ends, so that steps converge quadratically along it. A step is shortened until the merit
-falls: the cost plus a multiple of what is missed. Rows that are done leave the batch. A row whose first step is not as
-good as it seemed looks around, and walks down other valleys as well.
+A step is that of `steps.Model`; where nothing but the cost counts it is bent by the secants of the last few steps. It
+is shortened until the merit falls: the cost plus a multiple of what is missed. Rows that are done leave the batch. A
+row whose first step is not as good as it seemed looks around, and walks down other valleys as well.
 
 References:
-    Numerical Optimization (Nocedal and Wright, 2006), sections 7.2, 10.3 and 18.3.
+    Numerical Optimization (Nocedal and Wright, 2006), sections 10.3 and 18.3.
 """
 
 __all__ = ["Found", "descend"]
@@ -18,10 +16,12 @@ import torch
 from torch import Tensor
 
 from deepbc.solvers.problem import Point, Problem, Trouble
+from deepbc.solvers.secants import Secants
 from deepbc.solvers.steps import Model, dot, quadratic, settled
+from deepbc.solvers.valleys import find_valleys
 
-# How many secants bend a step, and how long it may be.
-MEMORY, LONGEST_STEP = 3, 5.0
+# How long a step may be.
+LONGEST_STEP = 5.0
 # The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
 # Where that makes no more tries than this, a step is tried at all of these parts of its length.
@@ -37,8 +37,8 @@ NEARLY, FLAT = 1e-6, 1e-13
 FEW, FEW_OF_MANY = 64, 0.1
 # A row looks around if its first step, unless it is small, saves this much less or more than its part of what the model
 # says, or turns a slope by this part and leaves a little to save; if it stays this dear; or if it is rather dear and
-# has saved no more than a part. Walkers then set out for so many valleys.
-LARGEST_SURPRISE, SMALL, TURN, LITTLE, DEAR, RATHER_DEAR, SAVED, VALLEYS = 0.3, 1e-3, 0.5, 0.1, 12.0, 1.0, 0.5, 3
+# has saved no more than a part.
+LARGEST_SURPRISE, SMALL, TURN, LITTLE, DEAR, RATHER_DEAR, SAVED = 0.3, 1e-3, 0.5, 0.1, 12.0, 1.0, 0.5
 ANYTHING = 1e30
 # What a walk has for each row, beside its problem, its point and its secants.
 COLUMNS = (
@@ -222,7 +222,7 @@ class _Walk:
     length: Tensor
     doubt: Tensor
     far: Tensor
-    secants: list[tuple[Tensor, Tensor, Tensor]]
+    secants: Secants
 
     @classmethod
     def begin(cls, problem: Problem, point: Point, ends: Tensor, smooth: float) -> "_Walk":
@@ -251,7 +251,7 @@ class _Walk:
             length=none,
             doubt=no,
             far=nowhere,
-            secants=[],
+            secants=Secants(),
         )
         model, gradient, missed = quadratic(problem, point, ends, smooth, plain=plain)
         walk._aim(model, gradient, missed, ~no)
@@ -295,18 +295,16 @@ class _Walk:
             back = end.model.restore(end.missed).nan_to_num()
             end = self._try(torch.where(end.lower.unsqueeze(-1), end.move, end.move + back))
         move, cost, accepted = end.move, end.cost, end.lower
-        bend = end.gradient - self.gradient
-        steeper = dot(move, bend) < 0
+        change = end.gradient - self.gradient
+        steeper = dot(move, change) < 0
 
         if self.plain and not self.secants:
             self._doubt(end, ~accepted | steeper)
         # Where the slope steepens along a step, the next one may well be longer.
         self.stride = torch.where(accepted & steeper, (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
         if self.plain:
-            # The bend at the end of the step rather than its mean over it.
-            along = _bend(self.problem, self.point, end.point, move, self.smooth)
-            change = torch.where(along > 0, along - dot(move, bend), 0.0) / dot(move, move).clamp_min(1e-300)
-            self._remember(move, bend + change.unsqueeze(-1) * move, accepted & (self.cost < ANYTHING))
+            bend = _bend(self.problem, self.point, end.point, move, self.smooth)
+            self.secants = self.secants.after(move, change, bend, accepted & (self.cost < ANYTHING))
         self.length = SHRINK * self.length
         if accepted.all():
             self.point, self.cost = end.point, cost
@@ -359,37 +357,17 @@ class _Walk:
         return _End(move, there, cost, model, gradient, missed, (after <= most) & (dot(gradient, gradient) < torch.inf))
 
     def look_around(self, places: int) -> None:
-        """Looks along the first step of doubtful rows, both ways, as far as can pay, and sends walkers to valleys."""
+        """Lets doubtful rows look for other valleys, and sends walkers there."""
         doubtful = self.doubt.nonzero().squeeze(-1)
         if not len(doubtful):
             return
 
+        stands = self.point.noises[doubtful, : self.problem.free], self.cost[doubtful]
         part = self.problem.select(doubtful)
-        share = torch.linspace(-1, 1, places + 1 + places % 2, dtype=part.rest.dtype, device=part.rest.device)
-        far = self.far[doubtful]
-        spots = part.start.unsqueeze(1) + share[:, None] * far.unsqueeze(1)
-        many = part.select(torch.arange(part.rows, device=share.device).repeat_interleave(len(share)))
-        noises = many.look(spots.flatten(0, 1)).noises
-        heights = part.cost.value(noises, many.rest, self.smooth).reshape(part.rows, -1).nan_to_num(nan=torch.inf)
-
-        wall = torch.full_like(heights[:, :1], torch.inf)
-        left, right = torch.cat([wall, heights[:, :-1]], dim=1), torch.cat([heights[:, 1:], wall], dim=1)
-        floors = torch.where((heights < left) & (heights <= right), heights, torch.inf)
-        lowest, index = floors.topk(VALLEYS, dim=1, largest=False)
-        # The lowest point of the parabola through a floor and its neighbours.
-        low, high = (side.gather(1, index) for side in (left, right))
-        shift = (0.5 * (low - high) / (low - 2 * lowest + high)).nan_to_num().clamp(-0.5, 0.5)
-        spot = part.start.unsqueeze(1) + (share[index] + shift * (share[1] - share[0])).unsqueeze(-1) * far.unsqueeze(1)
-
-        stands = dot(self.point.noises[doubtful, : part.free] - part.start, far) / dot(far, far).clamp_min(1e-300)
-        # A valley is worth a walk if it may end lowest, and the row does not stand in it anyway.
-        here = self.cost[doubtful].unsqueeze(-1)
-        apart = ((share[index] - stands.unsqueeze(-1)).abs() > 1.5 * (share[1] - share[0])) | (lowest < 0.9 * here)
-        worth = apart & (lowest < part.cost.scale + 1.5 * torch.minimum(lowest[:, :1], here))
-        row, which = worth.nonzero().unbind(-1)
+        row, which, spot = find_valleys(part, self.far[doubtful], stands, places, self.smooth)
         extra = self.select(doubtful[row])
         extra.second = which + 1
-        extra._send(spot[row, which])
+        extra._send(spot)
         self._join(extra)
 
     def _send(self, spot: Tensor) -> None:
@@ -398,10 +376,7 @@ class _Walk:
         self.length = torch.ones_like(self.length)
         self.fall = torch.zeros_like(self.fall)
         self.size, self.cost = (torch.full_like(self.cost, ANYTHING) for _ in range(2))
-        self.secants = [
-            (torch.zeros_like(step), torch.zeros_like(bend), torch.zeros_like(inverse))
-            for step, bend, inverse in self.secants
-        ]
+        self.secants = self.secants.cleared()
 
     def select(self, rows: Tensor) -> "_Walk":
         """Takes the given rows."""
@@ -409,7 +384,7 @@ class _Walk:
             self,
             problem=self.problem.select(rows),
             point=self.point.select(rows),
-            secants=[(step[rows], bend[rows], inverse[rows]) for step, bend, inverse in self.secants],
+            secants=self.secants.select(rows),
             **{name: getattr(self, name)[rows] for name in COLUMNS},
         )
 
@@ -417,10 +392,7 @@ class _Walk:
         """Takes other rows in."""
         self.problem = self.problem.join(other.problem)
         self.point = self.point.join(other.point)
-        self.secants = [
-            (torch.cat([s, t]), torch.cat([a, b]), torch.cat([i, j]))
-            for (s, a, i), (t, b, j) in zip(self.secants, other.secants, strict=True)
-        ]
+        self.secants = self.secants.join(other.secants)
         for name in COLUMNS:
             setattr(self, name, torch.cat([getattr(self, name), getattr(other, name)]))
 
@@ -447,7 +419,7 @@ class _Walk:
             # Measured by Gauss-Newton: a step may also be small because a secant is far too stiff.
             fresh["size"] = -dot(gradient, fresh["step"])
             if self.secants:
-                fresh["step"] = -self._bent(model, gradient)
+                fresh["step"] = -self.secants.undo(model, gradient)
             fresh["fall"] = dot(gradient, fresh["step"])
         else:
             forced = (fresh["multipliers"] * (model.compliance == 0)).abs().amax(-1)
@@ -461,27 +433,3 @@ class _Walk:
         for name, new in fresh.items():
             mask = rows if new.ndim == 1 else rows.unsqueeze(-1)
             setattr(self, name, new if every else torch.where(mask, new, getattr(self, name)))
-
-    def _remember(self, step: Tensor, bend: Tensor, rows: Tensor) -> None:
-        """Keeps the secant of the rows of a mask."""
-        along = dot(step, bend)
-        use = rows & (along > 1e-10 * (dot(step, step) * dot(bend, bend)).sqrt())
-        inverse = torch.where(use, 1 / along, 0.0)
-        mask = use.unsqueeze(-1)
-        self.secants = [
-            *self.secants[len(self.secants) + 1 - min(MEMORY, self.problem.free) :],
-            (torch.where(mask, step, 0.0), torch.where(mask, bend, 0.0), inverse),
-        ]
-
-    def _bent(self, model: Model, gradient: Tensor) -> Tensor:
-        """Applies the inverse curvature, bent by the secants, to the gradient."""
-        rest, shares = gradient, []
-        for step, bend, inverse in reversed(self.secants):
-            shares.append(inverse * dot(step, rest))
-            rest = rest - shares[-1].unsqueeze(-1) * bend
-
-        moved = model.undo(rest)
-        for (step, bend, inverse), share in zip(self.secants, reversed(shares), strict=True):
-            moved = moved + (share - inverse * dot(bend, moved)).unsqueeze(-1) * step
-
-        return moved

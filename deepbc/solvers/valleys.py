@@ -1,0 +1,64 @@
+"""Other valleys of a cost: where a row may walk down that its first step did not lead to.
+
+The cost is looked at in many places along the first step, both ways, as far as can pay. A place that is lower than its
+neighbours is the floor of a valley, whose lowest point is that of the parabola through the three.
+"""
+
+__all__ = ["find_valleys"]
+
+import torch
+from torch import Tensor
+
+from deepbc.solvers.problem import Problem
+from deepbc.solvers.steps import dot
+
+# A row walks down so many valleys at most.
+MOST = 3
+# A row stands in a valley whose floor is within so many places, unless that is lower by this part.
+NEAR, LOWER = 1.5, 0.1
+# A valley is worth a walk whose floor costs less than this many times the least, plus the scale of the cost.
+WORTH = 1.5
+
+
+def find_valleys(
+    problem: Problem, far: Tensor, stands: tuple[Tensor, Tensor], places: int, smooth: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Looks along a way from rest for valleys that are worth a walk.
+
+    Args:
+        problem: The problem of the rows that look.
+        far: The end of the way, seen from rest; its other end is opposite. With shape `(rows, free)`.
+        stands: Where each row stands already, `(rows, free)`, and what it costs there, `(rows,)`.
+        places: How many places are looked at.
+        smooth: How much the kinks of the cost are rounded off.
+
+    Returns:
+        The row of each valley, which of its valleys it is, and the spot to walk down from, `(valleys, free)`.
+    """
+    share = torch.linspace(-1, 1, places + 1 + places % 2, dtype=far.dtype, device=far.device)
+    gap = share[1] - share[0]
+    heights = _heights(problem, problem.start.unsqueeze(1) + share[:, None] * far.unsqueeze(1), smooth)
+
+    wall = torch.full_like(heights[:, :1], torch.inf)
+    left, right = torch.cat([wall, heights[:, :-1]], dim=1), torch.cat([heights[:, 1:], wall], dim=1)
+    floors = torch.where((heights < left) & (heights <= right), heights, torch.inf)
+    lowest, index = floors.topk(MOST, dim=1, largest=False)
+    low, high = (side.gather(1, index) for side in (left, right))
+    shift = (0.5 * (low - high) / (low - 2 * lowest + high)).nan_to_num().clamp(-0.5, 0.5)
+
+    here, cost = dot(stands[0] - problem.start, far) / dot(far, far).clamp_min(1e-300), stands[1].unsqueeze(-1)
+    apart = ((share[index] - here.unsqueeze(-1)).abs() > NEAR * gap) | (lowest < (1 - LOWER) * cost)
+    worth = apart & (lowest < problem.cost.scale + WORTH * torch.minimum(lowest[:, :1], cost))
+    row, which = worth.nonzero().unbind(-1)
+    along = (share[index] + shift * gap)[row, which].unsqueeze(-1)
+
+    return row, which, problem.start[row] + along * far[row]
+
+
+def _heights(problem: Problem, spots: Tensor, smooth: float) -> Tensor:
+    """The cost at spots `(rows, places, free)`, with shape `(rows, places)`; infinite where it is no number."""
+    rows, places, _ = spots.shape
+    many = problem.select(torch.arange(rows, device=spots.device).repeat_interleave(places))
+    cost = problem.cost.value(many.look(spots.flatten(0, 1)).noises, many.rest, smooth)
+
+    return cost.reshape(rows, places).nan_to_num(nan=torch.inf)

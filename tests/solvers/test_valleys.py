@@ -1,0 +1,60 @@
+"""Valleys that are found by looking around, against those of a fine grid."""
+
+import numpy as np
+import torch
+
+import deepbc as bc
+from deepbc.solvers.problem import Cost, Problem, Term
+from deepbc.solvers.valleys import find_valleys
+
+REST = torch.tensor([[0.3, 0.0], [-0.5, 1.0]], dtype=torch.float64)
+
+
+def cost_at(v, rest):
+    return (v - rest[0]) ** 2 + (4 * np.sin(2 * v) - rest[1] - 2.5) ** 2
+
+
+def wavy():
+    none = REST.new_zeros(2, 0)
+    return Problem(
+        rest=REST,
+        movable=torch.ones_like(REST, dtype=torch.bool),
+        lower=none,
+        upper=none,
+        given={},
+        law=lambda v, given: (4 * torch.sin(2 * v) - 2.5, v[:, :0]),
+        cost=Cost([Term(bc.Squared(), 1.0, 1)] * 2, REST),
+        free=1,
+    )
+
+
+def floors(rest, far):
+    """The lowest points of all valleys of a fine grid, and their costs."""
+    v = np.linspace(rest[0] - far, rest[0] + far, 400_001)
+    height = cost_at(v, rest)
+    inner = (height[1:-1] < height[:-2]) & (height[1:-1] < height[2:])
+    return v[1:-1][inner], height[1:-1][inner]
+
+
+def test_spots_are_near_the_floors_of_a_grid():
+    far = torch.tensor([[4.0], [4.0]], dtype=torch.float64)
+    # Every row stands at its far end, where it is dear.
+    row, which, spot = find_valleys(wavy(), far, (REST[:, :1] + far, torch.full((2,), 100.0).double()), 24, 0.0)
+    assert set(row.tolist()) == {0, 1}
+    for each in (0, 1):
+        lowest, height = floors(REST[each].numpy(), 4.0)
+        found = spot[row == each, 0].numpy()
+        # The cheapest is among them, and none is farther from a floor than half the way between two places.
+        assert np.abs(found - lowest[height.argmin()]).min() < 4 / 24
+        assert all(np.abs(lowest - spot).min() < 4 / 24 for spot in found)
+        assert which[row == each].tolist() == sorted(which[row == each].tolist())
+
+
+def test_row_in_the_only_valley_stays():
+    far = torch.tensor([[0.4], [0.4]], dtype=torch.float64)
+    lowest = [floors(REST[each].numpy(), 4.0) for each in (0, 1)]
+    spots = [v[np.abs(v - REST[each, 0].item()).argmin()] for each, (v, _) in enumerate(lowest)]
+    stands = torch.tensor(spots, dtype=torch.float64).unsqueeze(-1)
+    costs = torch.tensor([cost_at(spot, REST[each].numpy()) for each, spot in enumerate(spots)])
+    row, _, _ = find_valleys(wavy(), far, (stands, costs), 24, 0.0)
+    assert row.tolist() == []
