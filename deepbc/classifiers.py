@@ -17,7 +17,7 @@ References:
     On Calibration of Modern Neural Networks (Guo et al., 2017).
 """
 
-__all__ = ["Accuracy", "Classifier", "Classifiers", "train_classifiers"]
+__all__ = ["Accuracy", "Classifier", "Classifiers", "check_labels", "train_classifiers"]
 
 import os
 from collections.abc import Callable, Mapping
@@ -250,7 +250,7 @@ def train_classifiers(
     if not isinstance(labels, Mapping) or not labels:
         raise SettingError(f"labels: expected a mapping from attributes to labels, got {labels!r}.")
     pixels = read_image(images, "images")
-    columns = {name: _labels(column, f"labels, {name!r}") for name, column in labels.items()}
+    columns = check_labels(labels)
     check_table({"images": tuple(pixels.shape), **{name: tuple(each.shape) for name, each in columns.items()}})
     shape = check_classified(tuple(pixels.shape[1:]), "images")
     x = flatten(pixels, shape, "images")
@@ -274,12 +274,17 @@ def train_classifiers(
     return Classifiers(made, accuracy)
 
 
-def _labels(column: Any, where: str) -> Tensor:
-    y = column.double() if isinstance(column, Tensor) and column.dtype == torch.bool else read_column(column, where)
-    check_range(y, 0, 1, where, whole=True)
-    check_both_labels(int((y == 0).sum()), int((y == 1).sum()), FEWEST, where)
+def check_labels(labels: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Reads labels by attribute, each 0 or 1 with shape `(rows,)`; there are enough of both to learn from."""
+    read = {}
+    for name, column in labels.items():
+        where = f"labels, {name!r}"
+        y = column.double() if isinstance(column, Tensor) and column.dtype == torch.bool else read_column(column, where)
+        check_range(y, 0, 1, where, whole=True)
+        check_both_labels(int((y == 0).sum()), int((y == 1).sum()), FEWEST, where)
+        read[name] = y
 
-    return y
+    return read
 
 
 def _checkpoint(

@@ -2,6 +2,7 @@
 
 __all__ = ["fit_celeba"]
 
+import contextlib
 import json
 import shutil
 import sys
@@ -25,7 +26,9 @@ def fit_celeba(
     folder: Annotated[Path, typer.Argument(help="The folder of CelebA, or of a set laid out like it.")],
     out: Annotated[Path, typer.Option(help="The folder; model and classifiers get one each in it.")],
     size: Annotated[int, typer.Option(min=16, max=512, help="The side of the images in pixels.")] = 64,
-    rows: Annotated[int | None, typer.Option(min=1, help="How many faces to learn from; all where not given.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="How many faces to learn from; the whole training part where not given.")
+    ] = None,
     graph: Annotated[
         str, typer.Option(help="The paper's graph, its wrong one, or a full one: paper, wrong, full.")
     ] = "paper",
@@ -44,11 +47,13 @@ def fit_celeba(
     img_align_celeba/*.jpg as they are published, or pictures of any size beside a table.
     A killed run that is started again goes on where it was. The state it needs for that is removed at the end, unless
     --checkpoint names another place.
+    Questions about images are asked in Python: deepbc.SCM.load and deepbc.classifiers.Classifiers.load read both.
 
     Example: deepbc fit-celeba celeba --rows 10000 --out faces
     """
-    from deepbc._checks import check_choice
+    from deepbc._checks import check_choice, check_image_shape
     from deepbc.classifiers import KIND as CLASSIFIERS
+    from deepbc.classifiers import check_labels
     from deepbc.datasets import celeba
     from deepbc.recipes import faces
     from deepbc.scm import KIND as MODEL
@@ -59,6 +64,9 @@ def fit_celeba(
     check_choice(preset, faces.PRESETS, "--preset")
     check_place(out / "model", MODEL)
     check_place(out / "classifiers", CLASSIFIERS)
+    # Said before all pictures are decoded rather than after.
+    check_image_shape((3, size, size), preset, "--size")
+    check_labels(celeba.read_labels(folder, rows=rows))
 
     data = celeba.load(folder, size=size, rows=rows)
     state = checkpoint or out / "checkpoint"
@@ -66,7 +74,7 @@ def fit_celeba(
     made.classifiers.save(out / "classifiers")
     made.scm.save(out / "model")
     if checkpoint is None:
-        shutil.rmtree(state, ignore_errors=True)
+        _remove(state)
 
     if as_json:
         accuracy = {name: asdict(each) for name, each in made.classifiers.accuracy.items()}
@@ -75,6 +83,14 @@ def fit_celeba(
     console.print(_accuracies(made.classifiers))
     console.print(report_table(made.report))
     say(f"model:       {out / 'model'}\nclassifiers: {out / 'classifiers'}")
+
+
+def _remove(state: Path) -> None:
+    """Removes what a fit kept, and the folder if nothing else is in it."""
+    for part in ("classifiers", "model"):
+        shutil.rmtree(state / part, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        state.rmdir()
 
 
 def _accuracies(classifiers: "Classifiers") -> Table:

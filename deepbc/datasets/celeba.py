@@ -14,7 +14,7 @@ References:
     CausalVAE: Disentangled Representation Learning via Neural Structural Causal Models (Yang et al., 2021): the graph.
 """
 
-__all__ = ["GRAPH", "CelebA", "count", "find", "load"]
+__all__ = ["GRAPH", "CelebA", "find", "load", "read_labels"]
 
 import hashlib
 import os
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from deepbc._checks import check_choice, check_count
-from deepbc.datasets.files import VARIABLE, cache_folder
+from deepbc.datasets.files import VARIABLE, cache_folder, given_folder
 from deepbc.datasets.listings import read_listing
 from deepbc.datasets.pictures import Cut, open_pictures
 from deepbc.errors import DataError
@@ -114,18 +114,35 @@ def load(
     )
 
 
-def count(folder: str | os.PathLike[str] | None = None, *, part: str = "train") -> int:
-    """Counts the faces of a part by the tables alone; arguments are those of `load`."""
-    return len(_listed(_home(folder), part)[-1])
+def read_labels(
+    folder: str | os.PathLike[str] | None = None, *, part: str = "train", rows: int | None = None
+) -> Mapping[str, Tensor]:
+    """Reads the labels of a part from the tables alone, without a picture; arguments are those of `load`."""
+    _, labels, chosen = _listed(_home(folder), part)
+    check_count(len(chosen) if rows is None else rows, "rows", least=1, most=len(chosen))
+
+    return {name: column[chosen[:rows]] for name, column in labels.items()}
 
 
 def find() -> Path | None:
-    """Looks where `load` does: the folder that holds the set, or None where there is none."""
-    return next((place for place in _places() if _table(place) is not None), None)
+    """Looks where `load` does: the folder that holds the set, or None where there is none.
+
+    Raises:
+        DataError: `DEEPBC_DATA` names no folder, or a folder of that name lacks the table of attributes.
+    """
+    for place in _places():
+        if _table(place) is not None:
+            return place
+        if place.is_dir():
+            raise DataError(
+                f"{place}: expected {TABLES[0]} in it, got a folder without. Put it there, or take the folder away."
+            )
+
+    return None
 
 
 def _places() -> list[Path]:
-    return [Path(base) / NAME for base in (os.environ.get(VARIABLE), cache_folder()) if base]
+    return [place for place in (given_folder(NAME), cache_folder() / NAME) if place is not None]
 
 
 def _home(folder: str | os.PathLike[str] | None) -> Path:

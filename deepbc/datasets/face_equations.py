@@ -29,7 +29,7 @@ bald    0.00    0.99    0.35                   0.50    0.45    1
 =====  ======  ======  =====================  ======  ======  ======
 
 References:
-    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 5.2: the
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 4.2: the
         attributes as standardised logits, and that gender explains a beard much better than age.
     CausalVAE: Disentangled Representation Learning via Neural Structural Causal Models (Yang et al., 2021): the graph.
     Sinh-arcsinh distributions (Jones and Pewsey, 2009): the laws of age and of gender.

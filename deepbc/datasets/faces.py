@@ -29,7 +29,7 @@ Bald      bald       is high      0.08
 ========  =========  ===========  ==========
 
 References:
-    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 5.2.
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 4.2.
     Deep Learning Face Attributes in the Wild (Liu, Luo, Wang and Tang, 2015): CelebA and its labels.
 """
 

@@ -6,7 +6,7 @@ the download: into a temporary file beside its place, which gets its name when i
 address is not downloaded: an error says which file to put where.
 """
 
-__all__ = ["Source", "cache_folder", "fetch", "read_bytes", "write_bytes"]
+__all__ = ["Source", "cache_folder", "fetch", "given_folder", "read_bytes", "write_bytes"]
 
 import hashlib
 import logging
@@ -87,6 +87,20 @@ def cache_folder() -> Path:
     return Path(base) / "deepbc"
 
 
+def given_folder(name: str) -> Path | None:
+    """Names the folder of a data set in the one that `DEEPBC_DATA` names, whether it is there or not."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return None
+    if not os.path.isdir(folder):
+        raise DataError(
+            f"{VARIABLE}: expected a folder that holds {name}/, got {folder!r}, which is none. Mend the path, or unset "
+            f"{VARIABLE} to use the cache."
+        )
+
+    return Path(folder) / name
+
+
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Reads a file whole."""
     try:
@@ -111,17 +125,11 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def _found(source: Source, name: str) -> Path | None:
-    folder = os.environ.get(VARIABLE)
-    if folder:
-        if not os.path.isdir(folder):
-            raise DataError(
-                f"{VARIABLE}: expected a folder that holds {source.name}/, got {folder!r}, which is none. Mend the "
-                f"path, or unset {VARIABLE} to use the cache."
-            )
-        given = Path(folder) / source.name / name
-        if os.path.exists(given):
-            _check_sum(given, source.checksums[name], str(given), f"Replace it by {source.origin(name)}.")
-            return given
+    folder = given_folder(source.name)
+    if folder is not None and os.path.exists(folder / name):
+        given = folder / name
+        _check_sum(given, source.checksums[name], str(given), f"Replace it by {source.origin(name)}.")
+        return given
 
     cached = cache_folder() / source.name / name
     if source.url is None and os.path.isfile(cached):

@@ -122,21 +122,17 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
 
 def render(rows: "pandas.DataFrame") -> "Figure":
     """Draws the tables."""
-    digits = {"accuracy": ".1%", "balanced": ".1%", "log loss": ".3f", "calibration": ".3f", "seconds": ".0f"}
+    attributes, laws = (rows[rows.kind == kind] for kind in ("attribute", "law"))
+    told = {"accuracy": ".1%", "balanced": ".1%", "log loss": ".3f", "calibration": ".3f", "seconds": ".0f"}
     judged = ["effectiveness", "by backtracking", "doing nothing", "reversibility", "composition", "mean portrait"]
-    laws = {"nll": ".3f", "epochs": ".0f", "seconds": ".1f", "verdict": "", "gap": ".3f", "dependence": ".3f"}
+    fits = {"nll": ".3f", "epochs": ".0f", "seconds": ".1f", "verdict": "", "gap": ".3f", "dependence": ".3f"}
     panels = [
-        _table(
-            "Classifiers, and portraits of fresh faces",
-            rows[rows.kind == "attribute"],
-            digits | dict.fromkeys(judged, ".2f"),
-        ),
-        _table(
-            "The fit of each law, and its check on fresh faces", rows[rows.kind == "law"], laws | {"dependence_on": ""}
-        ),
+        _table("Classifiers, on faces that they did not see", attributes, told),
+        _table("Portraits of fresh faces", attributes, dict.fromkeys(judged, ".2f")),
+        _table("The fit of each law, and its check on fresh faces", laws, fits | {"dependence_on": ""}),
     ]
 
-    return plot_panels([[each] for each in panels], width=7.5, heights=[1.6, 1.9])
+    return plot_panels([[each] for each in panels], width=7.0, heights=[1.5, 1.6, 1.9])
 
 
 def _table(title: str, rows: "pandas.DataFrame", digits: Mapping[str, str]) -> Cells:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deepbc.baselines import Tabular
 from deepbc.experiments.base import Finding
-from deepbc.experiments.portraits import Config, album, fit_faces, person, portraits, shown
+from deepbc.experiments.portraits import Config, album, fit_faces, person, portraits, read, shown
 from deepbc.experiments.questions import ATTRIBUTES
 from deepbc.plots import plot_panels
 from deepbc.queries import backtrack, intervene
@@ -36,7 +36,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         TABULAR: table.explain(fitted.scm, woman, asked, solver=Sparse(keep=1)).values,
         FORCED: intervene(fitted.scm, woman, asked).values,
     }
-    parts = [portraits(values, panel=PANEL, what=what) for what, values in drawn.items()]
+    parts = [portraits(fitted, values, panel=PANEL, what=what) for what, values in drawn.items()]
     rows = pandas.concat(parts, ignore_index=True)
     rows.attrs |= {"data": faces.data}
 
@@ -49,6 +49,7 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
 
     return (
         Finding("sparse DeepBC makes her more male", bool(ours.gender > before.gender + 0.3)),
+        Finding("and her portrait shows a beard", read(rows, PANEL, OURS, "beard") > before.beard + 1),
         Finding("it keeps her age", bool(abs(ours.age - before.age) < 1e-6)),
         Finding("and baldness follows downstream", bool(ours.bald > before.bald + 0.05)),
         Finding("the tabular explanation leaves baldness as it was", bool(abs(table.bald - before.bald) < 1e-6)),

@@ -25,11 +25,11 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     fitted, faces = fit_faces(config, fits)
     man = person(fitted, faces.fresh, age=-0.7, gender=1.0, beard=0.8, bald=-0.3)
     cf = backtrack_samples(fitted.scm, man, {"bald": BALD}, samples=SAMPLES, seed=config.seed)
-    parts = [portraits(man, panel=PANEL, what=FACTUAL, error=0.0, converged=True)]
+    parts = [portraits(fitted, man, panel=PANEL, what=FACTUAL, error=0.0, converged=True)]
     for k in range(SAMPLES):
         values = {name: each[k] for name, each in cf.values.items()}
         told = {"error": cf.error[k].item(), "converged": bool((cf.status == "converged").all())}
-        parts.append(portraits(values, panel=PANEL, what=f"{k + 1}", **told))
+        parts.append(portraits(fitted, values, panel=PANEL, what=f"{k + 1}", **told))
     rows = pandas.concat(parts, ignore_index=True)
     rows.attrs |= {"data": faces.data}
 

@@ -1,6 +1,18 @@
 """What the experiments on faces share: the faces, drawn or of CelebA, the models of them, a person, and portraits."""
 
-__all__ = ["Config", "Faces", "album", "fit_alone", "fit_faces", "load_faces", "person", "portraits", "shown"]
+__all__ = [
+    "Config",
+    "Faces",
+    "album",
+    "fit_alone",
+    "fit_drawn",
+    "fit_faces",
+    "load_faces",
+    "person",
+    "portraits",
+    "read",
+    "shown",
+]
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +31,7 @@ from deepbc.experiments.questions import ATTRIBUTES
 from deepbc.mechanisms import ConvVAE
 from deepbc.plots import Cells, Panel, Pictures
 from deepbc.recipes import faces as recipes
+from deepbc.scm import SCM
 
 if TYPE_CHECKING:
     import pandas
@@ -27,6 +40,8 @@ if TYPE_CHECKING:
 LABELS = {"age": ("Young", 0), "gender": ("Male", 1), "beard": ("No_Beard", 0), "bald": ("Bald", 1)}
 # One fresh face for so many that are fitted.
 FRESH = 5
+# What stands before the name of an attribute in the column of what is read of it.
+READ = "read "
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +101,17 @@ def load_faces(config: Config) -> Faces:
         return Faces(drawn["image"], told, others, "drawn faces")
 
     def load(part: str, rows: int) -> celeba.CelebA:
-        return celeba.load(folder, part=part, size=config.size, rows=min(rows, celeba.count(folder, part=part)))
+        return celeba.load(folder, part=part, size=config.size, rows=min(rows, _count(folder, part)))
 
     fitted, asked = load("train", config.rows), load("test", fresh)
 
     return Faces(
         read_image(fitted.images, "images"), fitted.labels, read_image(asked.images, "images"), "faces of CelebA"
     )
+
+
+def _count(folder: Path, part: str) -> int:
+    return len(next(iter(celeba.read_labels(folder, part=part).values())))
 
 
 def fit_faces(config: Config, fits: Path) -> tuple[recipes.Fitted, Faces]:
@@ -112,6 +131,16 @@ def fit_alone(images: Tensor, readers: Mapping[str, nn.Module], config: Config, 
     return Latent.fit(images, readers, law=law, training=training, seed=config.seed, checkpoint=place)
 
 
+def fit_drawn(values: Mapping[str, Tensor], config: Config, fits: Path) -> SCM:
+    """Fits a model, with residuals, to drawn faces and their true attributes, or takes it from an earlier run."""
+    scm, training = recipes.model(residual=True), {**recipes.training()}
+    training["image"] = replace(training["image"], epochs=config.epochs)
+    place = _place(fits / "faces-drawn", config, list(values.values()))
+    scm.fit(values, seed=config.seed, training=training, checkpoint=place)
+
+    return scm
+
+
 def _place(folder: Path, config: Config, data: list[Tensor]) -> Path:
     """A folder that is named by all that a fit depends on."""
     settings = {name: value for name, value in asdict(config).items() if name in ("epochs", "seed")}
@@ -128,27 +157,31 @@ def person(fitted: recipes.Fitted, images: Tensor, **wanted: float) -> dict[str,
     return {**{name: read[name][row] for name in ATTRIBUTES}, "image": images[row]}
 
 
-def portraits(values: Mapping[str, Any], **labels: Any) -> "pandas.DataFrame":
-    """A row for each face: labels, its attributes, and a column for each byte of its image."""
+def portraits(fitted: recipes.Fitted, values: Mapping[str, Any], **labels: Any) -> "pandas.DataFrame":
+    """A row for each face: labels, its attributes, what classifiers read from its image, and a column for each byte."""
     import pandas
 
     image = values["image"].flatten(1).double().round()
     pixels = pandas.DataFrame(image.numpy().astype(int), columns=[f"pixel {k}" for k in range(image.shape[1])])
     columns = {name: values[name].double().numpy() for name in ATTRIBUTES}
+    columns |= {f"{READ}{name}": each.numpy() for name, each in fitted.classifiers.read(values["image"]).items()}
 
     return pandas.concat([pandas.DataFrame({**labels, **columns}, index=pixels.index), pixels], axis=1)
 
 
 def album(rows: "pandas.DataFrame") -> list[Panel]:
-    """For each panel its portraits side by side, and below them their attributes."""
+    """For each panel its portraits side by side, and below them their attributes, beside what is read of them."""
     panels: list[Panel] = []
     for title in dict.fromkeys(rows.panel):
         part = rows[rows.panel == title]
         pixels = torch.tensor(part[[name for name in part.columns if name.startswith("pixel ")]].to_numpy())
         side = round((pixels.shape[1] / 3) ** 0.5)
         panels.append(Pictures(title, ("", ""), pixels.reshape(1, len(part), 3, side, side), list(part.what)))
-        cells = [[name, *(f"{value:.2f}" for value in part[name])] for name in ATTRIBUTES]
-        panels.append(Cells("", ("", ""), ["", *part.what], cells))
+        cells = [
+            [name, *(f"{said:.2f} ({read:.2f})" for said, read in zip(part[name], part[READ + name], strict=True))]
+            for name in ATTRIBUTES
+        ]
+        panels.append(Cells("Attributes (as read from the portrait)", ("", ""), ["", *part.what], cells))
 
     return panels
 
@@ -158,3 +191,8 @@ def shown(rows: "pandas.DataFrame", panel: str, what: str) -> "pandas.Series[flo
     chosen: pandas.Series[float] = rows[(rows.panel == panel) & (rows.what == what)].iloc[0][[*ATTRIBUTES]]
 
     return chosen
+
+
+def read(rows: "pandas.DataFrame", panel: str, what: str, name: str) -> float:
+    """What classifiers read of one attribute from one portrait."""
+    return float(rows[(rows.panel == panel) & (rows.what == what)].iloc[0][READ + name])

@@ -34,9 +34,16 @@ class Questions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """The attributes of the answers of one method, and whether each is converged, with shape `(rows,)`."""
+    """The answers of one method.
+
+    Args:
+        values: The attributes, with shape `(rows,)`, and the images where the method draws them.
+        error: How far the method misses in its own eyes what was asked, in standard deviations.
+        converged: Whether each is converged.
+    """
 
     values: Columns
+    error: Tensor
     converged: Tensor
 
 
@@ -51,7 +58,8 @@ def draw_questions(factual: Mapping[str, Tensor], seed: int) -> Questions:
 
 def answers(questions: Questions, method: Method) -> Answers:
     """Puts all questions to a method, those about one attribute together."""
-    values = {name: torch.empty_like(questions.value) for name in ATTRIBUTES}
+    values: Columns = {}
+    error = torch.full_like(questions.value, torch.nan)
     converged = torch.zeros_like(questions.asked, dtype=torch.bool)
     for place, name in enumerate(ATTRIBUTES):
         rows = (questions.asked == place).nonzero().squeeze(-1)
@@ -59,11 +67,13 @@ def answers(questions: Questions, method: Method) -> Answers:
             continue
         factual = {each: column[rows] for each, column in questions.factual.items()}
         cf = method(factual, {name: questions.value[rows]})
-        for each in ATTRIBUTES:
-            values[each][rows] = cf.values[each]
+        for each, column in cf.values.items():
+            whole = values.setdefault(each, column.new_zeros(len(error), *column.shape[1:]))
+            whole[rows] = column
+        error[rows] = cf.error
         converged[rows] = torch.from_numpy(cf.status == "converged")
 
-    return Answers(values, converged)
+    return Answers(values, error, converged)
 
 
 def of_attributes(method: Method) -> Method:

@@ -5,6 +5,9 @@ all noises and with two. Each method is judged by the mean absolute error of its
 deviations: those that move all they like against the first truth, those that keep to two moves against the second. An
 intervention and a deep explanation, which know no such choice, are held against both. A deep explanation sees images
 alone: what it reads from them, a network learned from images and their true attributes.
+Portraits are held against those that the renderer draws of the true answer in the factual style, in grey levels. A deep
+explanation makes its own; for all others one autoencoder draws the attributes with the factual noise of the image. All
+keep what the autoencoder misses in the factual portrait, so that what is judged is the change.
 """
 
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
@@ -14,6 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from deepbc.baselines import Latent, Tabular
 from deepbc.datasets import faces as drawn
@@ -37,8 +44,9 @@ if TYPE_CHECKING:
 
 TITLE = "Every method against the true counterfactual, on the attributes of drawn faces"
 SOLVERS: Mapping[str, Solver] = {"all noises": Exact(), "two noises": Sparse(keep=2)}
-TRUE, OURS, WRONG = "truth", "DeepBC", "wrong graph"
-FORCED, TABULAR, DEEP = "interventional", "tabular explanation", "deep explanation"
+OURS, WRONG, FORCED, NOTHING = "DeepBC", "wrong graph", "interventional", "doing nothing"
+TABULAR, DEEP = "tabular explanation", "deep explanation"
+STEPS = Exact(places=0, steps=30)
 JUDGING = Training(batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, validation=0.1)
 
 
@@ -74,27 +82,29 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     training = Training(epochs=config.epochs)
     right, wrong = (_fitted(graph, data, training, config.seed) for graph in (faces.GRAPH, faces.WRONG))
     table = Tabular.fit(data, ATTRIBUTES, training=training, seed=config.seed)
-    latent = _latent(config, fits)
-    factual = drawn.sample(config.queries, seed=config.seed + 1, size=config.images.size).values
-    questions = draw_questions(factual, config.seed)
+    drawer, latent = _image_models(config, fits)
+    fresh = drawn.sample(config.queries, seed=config.seed + 1, size=config.images.size)
+    questions = draw_questions(fresh.values, config.seed)
 
     # These know no choice of noises.
     same = {
         FORCED: answers(questions, of_attributes(functools.partial(intervene, right))),
-        DEEP: answers(questions, functools.partial(latent.explain, right, solver=Exact(places=0, steps=30))),
+        DEEP: _kept(answers(questions, functools.partial(latent.explain, drawer, solver=STEPS)), questions, latent),
+        NOTHING: _unchanged(questions),
     }
 
     parts = []
     for kind, solver in SOLVERS.items():
         methods: dict[str, Method] = {
-            TRUE: functools.partial(backtrack, truth, solver=solver),
             OURS: functools.partial(backtrack, right, solver=solver),
             WRONG: functools.partial(backtrack, wrong, solver=solver),
             TABULAR: functools.partial(table.explain, right, solver=solver),
         }
         found = {label: answers(questions, of_attributes(method)) for label, method in methods.items()} | same
-        true = found.pop(TRUE)
-        parts += [_judged(questions, each, true).assign(kind=kind, method=label) for label, each in found.items()]
+        true = answers(questions, of_attributes(functools.partial(backtrack, truth, solver=solver))).values
+        true["image"] = drawn.truth(fresh.styles, true, size=config.images.size)
+        for label, each in found.items():
+            parts.append(_judged(questions, _portrayed(each, questions, drawer), true).assign(kind=kind, method=label))
 
     rows = pandas.concat(parts, ignore_index=True)
     rows.attrs |= {"data": f"attributes of {config.rows:,} drawn faces, images of {config.images.rows:,}"}
@@ -102,25 +112,55 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     return rows
 
 
-def _latent(config: Config, fits: Path) -> Latent:
-    """Learns an autoencoder of images, and what reads their true attributes."""
+def _image_models(config: Config, fits: Path) -> tuple[SCM, Latent]:
+    """Learns to draw portraits from true attributes; and, from images alone, an autoencoder and what reads them."""
     values = drawn.sample(config.images.rows, seed=config.seed, size=config.images.size).values
     judge = train_judge(values, ATTRIBUTES, replace(JUDGING, epochs=config.images.epochs), config.seed, fits)
+    readers = {name: judge.reader(name) for name in ATTRIBUTES}
+    latent = portraits.fit_alone(values["image"], readers, config.images, fits)
 
-    return portraits.fit_alone(values["image"], {name: judge.reader(name) for name in ATTRIBUTES}, config.images, fits)
+    return portraits.fit_drawn(values, config.images, fits), latent
 
 
-def _judged(questions: Questions, found: Answers, true: Answers) -> "pandas.DataFrame":
+def _kept(found: Answers, questions: Questions, latent: Latent) -> Answers:
+    """Adds to portraits what the autoencoder of a deep explanation misses in the factual ones."""
+    scm = next(iter(latent.models.values()))
+    factual = questions.factual["image"].double()
+    again = scm.predict(scm.abduct({"image": questions.factual["image"]}))["image"].double()
+    portraits = (found.values["image"].double() + factual - again).clamp(0.0, 255.0)
+
+    return replace(found, values={**found.values, "image": portraits})
+
+
+def _unchanged(questions: Questions) -> Answers:
+    """The factual rows, as if they were answers."""
+    none = torch.full_like(questions.value, torch.nan)
+
+    return Answers(dict(questions.factual), none, none.isfinite())
+
+
+def _portrayed(found: Answers, questions: Questions, drawer: SCM) -> Answers:
+    """Answers with portraits: where a method has none, its attributes are drawn with the factual noise of the image."""
+    if "image" in found.values:
+        return found
+    forced = {name: found.values[name] for name in ATTRIBUTES}
+
+    return replace(found, values={**forced, "image": intervene(drawer, questions.factual, forced).values["image"]})
+
+
+def _judged(questions: Questions, found: Answers, true: Mapping[str, Tensor]) -> "pandas.DataFrame":
     """A row for each question: what was asked, the answer, the true one, and how far they are apart."""
     import pandas
 
+    apart = (found.values["image"].double() - true["image"].double()).abs().flatten(1).mean(1)
     columns = {
         "asked": [ATTRIBUTES[place] for place in questions.asked.tolist()],
         "value": questions.value.numpy(),
-        "error": observed(true.values, found.values, ATTRIBUTES, power=1).numpy(),
+        "error": observed(true, found.values, ATTRIBUTES, power=1).numpy(),
+        "image error": apart.numpy(),
         "converged": found.converged.numpy(),
         **{name: found.values[name].numpy() for name in ATTRIBUTES},
-        **{f"true {name}": true.values[name].numpy() for name in ATTRIBUTES},
+        **{f"true {name}": true[name].numpy() for name in ATTRIBUTES},
     }
 
     return pandas.DataFrame(columns).rename_axis("query").reset_index()
@@ -135,21 +175,29 @@ def _fitted(graph: CausalGraph, data: "Mapping[str, Tensor]", training: Training
 
 def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     """What a learned model is worth beside the truth, and beside other methods."""
-    errors = rows.groupby(["kind", "method"])["error"].mean()
-    ours = {kind: errors[kind, OURS] for kind in SOLVERS}
-    next_best = {kind: errors[kind].drop(OURS).min() for kind in SOLVERS}
+    errors, images = (rows.groupby(["kind", "method"])[name].mean() for name in ("error", "image error"))
+    next_best = {kind: errors[kind].drop([OURS, NOTHING]).min() for kind in SOLVERS}
 
     return (
         Finding("every answer of DeepBC is converged", bool(rows[rows.method == OURS].converged.all())),
+        Finding("every error is a number", bool(np.isfinite(rows[["error", "image error"]]).all(axis=None))),
         *(
             Finding(
                 f"with {kind} DeepBC has at most half the error of the next best method",
-                bool(ours[kind] <= 0.5 * next_best[kind]),
+                bool(errors[kind, OURS] <= 0.5 * next_best[kind]),
             )
             for kind in SOLVERS
         ),
         Finding(
-            "with all noises it is within 0.1 standard deviations of the truth, on average", ours["all noises"] < 0.1
+            "with all noises it is within 0.1 standard deviations of the truth, on average",
+            bool(errors["all noises", OURS] < 0.1),
+        ),
+        *(
+            Finding(
+                f"with {kind} its portraits are nearer to the true ones than those of explanations without causes",
+                bool(images[kind, OURS] < images[kind][[TABULAR, DEEP]].min()),
+            )
+            for kind in SOLVERS
         ),
     )
 
@@ -157,16 +205,14 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
 def render(rows: "pandas.DataFrame") -> "Figure":
     """Draws the table: the mean error of each method and its standard error."""
     cells = []
-    for label in (OURS, WRONG, FORCED, TABULAR, DEEP):
+    for label in (OURS, WRONG, FORCED, TABULAR, DEEP, NOTHING):
         line = [label]
-        for kind in SOLVERS:
-            part = rows[(rows.kind == kind) & (rows.method == label)]["error"]
-            line.append(f"{part.mean():.3f} ± {part.std() / len(part) ** 0.5:.3f}")
+        for column, digits in (("error", 3), ("image error", 2)):
+            for kind in SOLVERS:
+                part = rows[(rows.kind == kind) & (rows.method == label)][column]
+                line.append(f"{part.mean():.{digits}f} ± {part.std() / len(part) ** 0.5:.{digits}f}")
         cells.append(line)
-    heads = ["", *(f"{kind},\nagainst their truth" for kind in SOLVERS)]
+    heads = ["", *(f"{what},\n{kind}" for what in ("attributes", "portrait") for kind in SOLVERS)]
+    title = "Mean absolute error against the true counterfactual: standard deviations, grey levels"
 
-    return plot_panels(
-        [[Cells("Mean absolute error of the attributes, and its standard error", ("", ""), heads, cells)]],
-        width=5.0,
-        heights=[1.6],
-    )
+    return plot_panels([[Cells(title, ("", ""), heads, cells)]], width=6.5, heights=[1.9])

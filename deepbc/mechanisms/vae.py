@@ -249,7 +249,8 @@ class ConvVAE(Mechanism):
     @torch.no_grad()
     def _start(self, rows: Rows) -> None:
         """Takes the scales from the data, and brightness from least squares of its logarithm on the parents."""
-        x, parents = rows.of(rows.kept[:ROWS_FOR_A_START])
+        kept = rows.kept[:ROWS_FOR_A_START]
+        parents = rows.context[kept]
         if self.parents_dim:
             self.middle.copy_(parents.mean(0))
             self.spread.copy_(parents.std(0, correction=0).clamp_min(1e-12))
@@ -261,13 +262,17 @@ class ConvVAE(Mechanism):
             self.log_sigma.copy_((sd * math.sqrt(0.5)).log())
             return
 
-        brightest = torch.cat([self._images(chunk).flatten(2).amax(-1) for chunk in x.split(self.chunk)])
-        brightest = brightest.clamp_min(DARKEST).double()
+        brightest = torch.cat([self._brightest(rows.of(chunk)[0]) for chunk in kept.split(self.chunk)])
         known = _powers(self._seen(parents)).double()
         known = torch.cat([torch.ones_like(known[:, :1]), known], dim=-1)
         weights = torch.linalg.lstsq(known, brightest.log(), driver="gelsd").solution
         self.brightness.copy_(weights)
         self.limits.copy_(torch.stack([brightest.amin(0), brightest.amax(0)]))
+
+    def _brightest(self, x: Tensor) -> Tensor:
+        """The brightest pixel of each image and channel, as a number of about 0 to 1, with shape `(batch, channel)`."""
+        # Found before pixels become numbers, because bytes are small.
+        return self._scaled(self._shaped(x).flatten(2).amax(-1)).clamp_min(DARKEST).double()
 
     def _range(self, column: Tensor) -> Tensor:
         """The declared bounds, or the least and the largest value seen."""
@@ -295,7 +300,7 @@ class ConvVAE(Mechanism):
 
     def _known(self, rows: Rows, which: Tensor) -> Tensor:
         """The noise of some rows and its squares, with shape `(rows, 1 + 2 noise)`."""
-        parts = [rows.of(chunk) for chunk in which.split(self.chunk)]
+        parts = map(rows.of, which.split(self.chunk))
         u = torch.cat([self._read(self._images(x), self._seen(parents))[0] for x, parents in parts]).double()
 
         return torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1)
@@ -351,10 +356,20 @@ class ConvVAE(Mechanism):
 
         return drawn
 
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Brings pixels of the data to numbers of about 0 to 1."""
+        low, high = self.pixels
+        scaled: Tensor = (x.to(low) - low) / (high - low)
+
+        return scaled
+
     def _images(self, x: Tensor) -> Tensor:
         """Brings rows `(batch, value)` to images of about 0 to 1, with shape `(batch, channel, height, width)`."""
-        shape, low = self.bound.child.shape, self.pixels[0]
-        x = (x.to(low) - low) / (self.pixels[1] - low)
+        return self._shaped(self._scaled(x))
+
+    def _shaped(self, x: Tensor) -> Tensor:
+        """Brings rows `(batch, value)` to the shape of images, `(batch, channel, height, width)`."""
+        shape = self.bound.child.shape
         x = x.reshape(-1, *shape)
         if len(shape) == 2:
             return x.unsqueeze(1)

@@ -34,7 +34,7 @@ FULL = CausalGraph.parse(
 PRESETS = ("default", "paper")
 PIXELS = (0.0, 255.0)
 # The dimension of the noise of an image: ours, and the paper's.
-NOISE, PAPER_NOISE = 64, 256
+NOISE, PAPER_NOISE = 64, 512
 IMAGE = replace(ConvVAE.default_training, batch=32, average=200)
 # The paper's flows from the noise outward (appendix B.3.2). Their networks have a single hidden unit; bald has none,
 # because it is linear in its causes and little else than noise.

@@ -102,6 +102,27 @@ def test_bad_words_are_one_line_and_exit_with_2(words, part, folder, command, tm
     assert not (tmp_path / "out").exists()
 
 
+def test_what_is_wrong_is_said_before_pictures_are_decoded(folder, command, tmp_path):
+    table = (folder / "list_attr_celeba.txt").read_text().splitlines()
+    (tmp_path / "one").mkdir()
+    nobody = [" ".join([*line.split()[:-1], "-1"]) for line in table[2:]]
+    (tmp_path / "one" / "list_attr_celeba.txt").write_text("\n".join([*table[:2], *nobody]))
+    # Not one picture is there.
+    done = command("fit-celeba", tmp_path / "one", "--out", tmp_path / "out", "--size", "32")
+    assert done.returncode == 2
+    assert "labels, 'bald': expected at least 10 rows of each label, got 400 of 0 and 0 of 1" in done.stderr
+    done = command("fit-celeba", tmp_path / "one", "--out", tmp_path / "out", "--size", "32", "--preset", "paper")
+    assert "--size" in done.stderr
+
+
+def test_folders_of_others_stay(folder, command, tmp_path):
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "thesis.tex").write_text("x")
+    done = command("fit-celeba", folder, "--out", tmp_path, "--size", "16", "--epochs", "1", "--rows", "200")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["thesis.tex"]
+
+
 def test_missing_folders_and_taken_places_are_told(folder, command, tmp_path):
     gone = command("fit-celeba", tmp_path / "nowhere", "--out", tmp_path / "out")
     assert gone.returncode == 2

@@ -160,9 +160,10 @@ def test_held_out_parts_are_tenths_rounded_up(count, parts, tmp_path):
 
 def test_faces_are_counted_without_looking_at_them(folder, monkeypatch):
     monkeypatch.setattr(Cut, "read", None)
-    assert [celeba.count(folder, part=part) for part in ("train", "valid", "test", "all")] == [3, 1, 2, 6]
+    parts = ("train", "valid", "test", "all")
+    assert [len(celeba.read_labels(folder, part=part)["age"]) for part in parts] == [3, 1, 2, 6]
     with pytest.raises(SettingError, match="part"):
-        celeba.count(folder, part="trian")
+        celeba.read_labels(folder, part="trian")
 
 
 def test_some_rows_are_the_first_of_all(folder, cache, monkeypatch):
@@ -208,6 +209,11 @@ def test_set_is_found_in_the_data_folder_then_the_cache(folder, cache, tmp_path,
 
 def test_missing_set_says_what_to_put_where(cache, tmp_path, monkeypatch):
     monkeypatch.setenv("DEEPBC_DATA", str(tmp_path / "data"))
+    # A path that is mistaken is never taken for a set that is not there.
+    with pytest.raises(DataError, match=r"DEEPBC_DATA: expected a folder that holds celeba/, got .*data'"):
+        celeba.find()
+    (tmp_path / "data").mkdir()
+    assert celeba.find() is None
     with pytest.raises(DataError) as said:
         celeba.load()
     for part in (
@@ -220,6 +226,10 @@ def test_missing_set_says_what_to_put_where(cache, tmp_path, monkeypatch):
         "DEEPBC_DATA",
     ):
         assert part in str(said.value)
+
+    (tmp_path / "data" / "celeba").mkdir()
+    with pytest.raises(DataError, match=r"celeba: expected list_attr_celeba\.txt in it, got a folder without"):
+        celeba.find()
 
 
 def replace(name, old, new):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -80,6 +81,7 @@ SPOILT = {
     ],
     "figure-6": [
         put("gender", -2.0, what="sparse DeepBC"),
+        put("read beard", -1.0, what="sparse DeepBC"),
         put("age", 0.0, what="sparse DeepBC"),
         put("bald", -3.0, what="sparse DeepBC"),
         put("bald", 9.0, what="tabular"),
@@ -88,7 +90,7 @@ SPOILT = {
     "figure-7": [
         put("gender", -3.0, what="learned law"),
         put("gender", 3.0, what="hand-made law"),
-        put("beard", 0.0, what="learned law"),
+        put("read beard", -2.0, what="learned law"),
     ],
     "figure-8": [
         put("error", 1e-3, panel="had he been bald"),
@@ -119,7 +121,8 @@ SPOILT = {
         lambda rows: rows.assign(**{"noise of thickness": rows.index, "noise of intensity": rows.index}),
     ],
     "figure-12": [
-        put("age", 0.0, what="beard and age"),
+        put("age", 0.0, what="both"),
+        put("carried by its own noise", 0.4, what="DeepBC"),
         put("gender", 9.0, what="DeepBC"),
         alike,
     ],
@@ -139,14 +142,18 @@ SPOILT = {
     ],
     "table-1": [
         put("converged", False, method="DeepBC"),
+        put("obs ABS", np.nan, method="Tabular CE", query=7),
         put("missed", 0.1, method="Deep CE"),
         *(put("causal SQU", 0.0, method=each) for each in ("Tabular CE", "Interventional", "Deep CE", "Wrong graph")),
     ],
     "truth-faces": [
         put("converged", False, method="DeepBC"),
+        put("image error", np.nan, method="interventional", query=7),
         put("error", 0.0, kind="all noises", method="wrong graph"),
         put("error", 0.0, kind="two noises", method="deep explanation"),
         put("error", 0.2, kind="all noises", method="DeepBC"),
+        put("image error", 0.0, kind="all noises", method="tabular explanation"),
+        put("image error", 0.0, kind="two noises", method="deep explanation"),
     ],
     "image-quality": [
         put("null error", 0.1, label="ours, with residual"),

@@ -49,7 +49,7 @@ def test_laws_of_the_paper():
         assert laws[name].layers == ("constant affine", *["spline"] * 10, "affine")
         assert laws[name].hidden == (() if name == "bald" else (1,))
         assert laws[name].correction is False
-    assert (laws["image"].noise, laws["image"].preset) == (256, "paper")
+    assert (laws["image"].noise, laws["image"].preset) == (512, "paper")
 
 
 def test_the_papers_table_of_training():
