@@ -10,6 +10,7 @@ References:
 
 __all__ = ["Found", "descend"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from deepbc.solvers.problem import Point, Problem, Trouble
 from deepbc.solvers.secants import Secants
-from deepbc.solvers.steps import Model, dot, quadratic, settled
+from deepbc.solvers.steps import Model, dot, quadratic, settled, total
 from deepbc.solvers.valleys import find_valleys
 
 # How long a step may be.
@@ -73,10 +74,10 @@ class Found:
         """Takes the given rows."""
         return Found(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def put(self, rows: Tensor, other: "Found") -> None:
-        """Puts other rows in the place of the given ones."""
-        for each in fields(self):
-            getattr(self, each.name)[rows] = getattr(other, each.name)
+    def put(self, rows: Tensor, other: "Found", names: Sequence[str] = ()) -> None:
+        """Puts other rows in the place of the given ones; all that is known of them, or what is named."""
+        for name in names or [each.name for each in fields(self)]:
+            getattr(self, name)[rows] = getattr(other, name)
 
     def improve(self, rows: Tensor, other: "Found") -> None:
         """Puts other rows in the place of the given ones where they are clearly better."""
@@ -137,10 +138,12 @@ def _stop(found: Found, best: Tensor, last: Tensor, walk: "_Walk", rows: Tensor,
     ended = walk.found(rows, walk.trouble(tolerance)[rows])
     steps, row, second = walk.step[rows], walk.row[rows], walk.second[rows]
     rank = ended.rank()
+    # Where nothing but the cost counts, all else is as it was at the start.
+    names = ("noises", "cost", "trouble") if walk.plain else ()
     for which in range(int(second.max()) + 1 if len(rows) else 0):
         better = ((second == which) & (rank < best[row])).nonzero().squeeze(-1)
         if len(better):
-            found.put(row[better], ended.take(better))
+            found.put(row[better], ended.take(better), names)
             best[row[better]], last[row[better]] = rank[better], steps[better]
 
 
@@ -165,10 +168,11 @@ def _bend(problem: Problem, start: Point, end: Point, move: Tensor, smooth: floa
     free = problem.free
     first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, end))
     turn = 2 * first + 4 * last - 6 * (end.noises - start.noises)[:, free:]
-    speed = torch.cat([move, last], dim=-1)
     slope = problem.cost.slope(end.noises, problem.rest, smooth)[:, free:]
+    curvature = problem.cost.curvature(end.noises, problem.rest, smooth)
+    implied = curvature[:, free:] * last.square() + slope * turn
 
-    return dot(problem.cost.curvature(end.noises, problem.rest, smooth), speed.square()) + dot(slope, turn)
+    return dot(curvature[:, :free], move.square()) + total(implied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,14 +418,15 @@ class _Walk:
     def _aim(self, model: Model, gradient: Tensor, missed: Tensor, rows: Tensor) -> None:
         """Computes the next step of the rows of a mask, and how much the merit should fall along it."""
         fresh = {"gradient": gradient}
-        fresh["step"], fresh["multipliers"] = model.step()
         if self.plain:
+            fresh["step"] = -model.undo(gradient)
             # Measured by Gauss-Newton: a step may also be small because a secant is far too stiff.
             fresh["size"] = -dot(gradient, fresh["step"])
             if self.secants:
                 fresh["step"] = -self.secants.undo(model, gradient)
             fresh["fall"] = dot(gradient, fresh["step"])
         else:
+            fresh["step"], fresh["multipliers"] = model.step()
             forced = (fresh["multipliers"] * (model.compliance == 0)).abs().amax(-1)
             fresh["missed"], fresh["penalty"] = missed.abs().sum(-1), torch.maximum(self.penalty, 2 * forced)
             fresh["fall"] = dot(gradient, fresh["step"]) - fresh["penalty"] * fresh["missed"]

@@ -13,7 +13,7 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), eq. 11.
 """
 
-__all__ = ["Model", "dot", "quadratic", "settled"]
+__all__ = ["Model", "dot", "quadratic", "settled", "total"]
 
 from dataclasses import dataclass, fields
 
@@ -137,11 +137,14 @@ def quadratic(
 
 def dot(one: Tensor, two: Tensor) -> Tensor:
     """Multiplies and sums over the last axis."""
-    product = one * two
+    return total(one * two)
 
+
+def total(rows: Tensor) -> Tensor:
+    """Sums over the last axis."""
     # Many a question has few causes. A sum of one is no small part of a step, and sums of few are slow unless they are
     # products with a vector.
-    return product.squeeze(-1) if product.shape[-1] == 1 else product @ product.new_ones(product.shape[-1])
+    return rows.squeeze(-1) if rows.shape[-1] == 1 else rows @ rows.new_ones(rows.shape[-1])
 
 
 def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
