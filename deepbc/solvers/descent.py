@@ -25,8 +25,10 @@ from deepbc.solvers.valleys import find_valleys
 LONGEST_STEP = 5.0
 # The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
 ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
-# Where that makes no more tries than this, a step is tried at all of these parts of its length.
-MOST_TRIES, FINE = 1024, tuple(10 ** (k / 8) for k in range(4, -13, -1))
+# Where that makes few tries, a step is tried at all of these parts of its length. Few is a quarter of all rows, within
+# these limits: fewer cost next to nothing, and more cost what they save.
+FEW_TRIES, MOST_TRIES = 1024, 2560
+FINE = tuple(10 ** (k / 8) for k in range(4, -13, -1))
 PARTS = (FINE, FINE[::2], (2.0, 1.0, 0.3))
 # Where slopes steepen, steps lengthen by this factor, up to that one.
 STRETCH, LONGEST_STRIDE = 3.0, 9.0
@@ -210,6 +212,7 @@ class _Walk:
     problem: Problem
     smooth: float
     plain: bool
+    tries: int
     row: Tensor
     second: Tensor
     ends: Tensor
@@ -239,6 +242,7 @@ class _Walk:
             problem=problem,
             smooth=smooth,
             plain=plain,
+            tries=min(max(FEW_TRIES, problem.rows // 4), MOST_TRIES),
             row=torch.arange(problem.rows, device=none.device),
             second=torch.zeros_like(none, dtype=torch.long),
             ends=ends,
@@ -332,7 +336,7 @@ class _Walk:
     def _try_lengths(self) -> "_End":
         """Tries the step of each row; where few rows are left at several lengths at once, of which the best counts."""
         count = len(self.row)
-        parts = next((parts for parts in PARTS if len(parts) * count <= MOST_TRIES), None)
+        parts = next((parts for parts in PARTS if len(parts) * count <= self.tries), None)
         if parts is None:
             return self._try(self.length.unsqueeze(-1) * self.step)
 
