@@ -168,4 +168,4 @@ def render(rows: "pandas.DataFrame") -> "Figure":
     ]
     title = "Mean ± standard deviation; mean difference ± its standard error; the paper's figures, on CelebA"
 
-    return plot_panels([[Cells(title, ("", ""), ["", *methods], cells)]], width=7.5, heights=[5.6])
+    return plot_panels([[Cells(title, ("", ""), ["", *methods], cells)]], width=7.0, heights=[5.6])

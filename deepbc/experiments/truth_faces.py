@@ -127,9 +127,9 @@ def _kept(found: Answers, questions: Questions, latent: Latent) -> Answers:
     scm = next(iter(latent.models.values()))
     factual = questions.factual["image"].double()
     again = scm.predict(scm.abduct({"image": questions.factual["image"]}))["image"].double()
-    portraits = (found.values["image"].double() + factual - again).clamp(0.0, 255.0)
+    images = (found.values["image"].double() + factual - again).clamp(0.0, 255.0)
 
-    return replace(found, values={**found.values, "image": portraits})
+    return replace(found, values={**found.values, "image": images})
 
 
 def _unchanged(questions: Questions) -> Answers:
