@@ -21,7 +21,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 # So many numbers of a hidden layer at a time: they stay in a processor's cache.
-BLOCK = 65_536
+BLOCK = 131_072
 
 
 class Parameters(nn.Module, ABC):

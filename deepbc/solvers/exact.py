@@ -18,9 +18,11 @@ from torch import Tensor
 
 from deepbc._checks import check_between, check_count
 from deepbc.solvers.base import Solver
-from deepbc.solvers.descent import Found, descend
+from deepbc.solvers.descent import descend
+from deepbc.solvers.found import Found
 from deepbc.solvers.problem import Problem, Solution, Trouble
-from deepbc.solvers.steps import quadratic, settled
+from deepbc.solvers.steps import held_of, settled
+from deepbc.solvers.within import descend_within
 
 # Where rows start again that failed: so many of their first steps from rest, or so far along all noises, whose signs
 # are the same or alternate.
@@ -73,9 +75,11 @@ class Exact(Solver):
         return self._rough(problem, ends) if problem.cost.rough else self._smooth(problem, ends, 0.0)
 
     def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, places: int = 0) -> Found:
-        start = problem.linearize(v)
+        start, steps, tolerance = problem.linearize(v), self.steps, self.tolerance
+        if settled(problem):
+            return descend(problem, start, smooth=smooth, steps=steps, tolerance=tolerance, places=places)
 
-        return descend(problem, start, ends, smooth=smooth, steps=self.steps, tolerance=self.tolerance, places=places)
+        return descend_within(problem, start, ends, smooth=smooth, steps=steps, tolerance=tolerance)
 
     def _smooth(self, problem: Problem, ends: Tensor, smooth: float) -> Found:
         """Walks down from rest, and from elsewhere where that leads nowhere."""
@@ -86,7 +90,7 @@ class Exact(Solver):
             if not len(failed):
                 break
             part = problem.select(failed)
-            model, _, _ = quadratic(part, part.linearize(part.start), ends[failed], smooth, plain=settled(part))
+            model, _, _ = held_of(part, part.linearize(part.start), ends[failed], smooth)
             signs = float(sign) ** torch.arange(problem.free, device=ends.device)
             move = steps * model.step()[0].nan_to_num() + way * signs * part.movable[:, : problem.free]
             found.improve(failed, self._descend(part, part.start + move, ends[failed], smooth))

@@ -61,16 +61,17 @@ class Secants:
         """As many secants that bend nothing."""
         return Secants(tuple(_Secant(*(torch.zeros_like(getattr(a, b.name)) for b in fields(a))) for a in self.kept))
 
-    def after(self, step: Tensor, change: Tensor, bend: Tensor, rows: Tensor) -> "Secants":
+    def after(self, step: Tensor, change: Tensor, along: Tensor, bend: Tensor, rows: Tensor) -> "Secants":
         """Adds that of the last step, for which the oldest goes where there are enough.
 
         Args:
             step: The step, with shape `(rows, free)`.
             change: How much the gradient changed over it, with that shape.
+            along: How much it changed along it, the product of both, with shape `(rows,)`.
             bend: The second derivative of the cost along the step, where it is 1 long, at its end, `(rows,)`.
             rows: The mask of the rows that made it.
         """
-        square, along = dot(step, step), dot(step, change)
+        square = dot(step, step)
         lacking = torch.where(bend > 0, bend - along, 0.0)
         change = change + (lacking / square.clamp_min(1e-300)).unsqueeze(-1) * step
         along = along + lacking

@@ -13,9 +13,9 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), eq. 11.
 """
 
-__all__ = ["Model", "dot", "quadratic", "settled", "total"]
+__all__ = ["Model", "dot", "held_of", "settled", "slopes_of", "solve_scaled", "total"]
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -83,13 +83,18 @@ class Model:
             return torch.where(system > 0, right / system, 0.0)
 
         system = (self.jacobian * self.inverse.unsqueeze(-2)) @ self.jacobian.mT + torch.diag_embed(self.compliance)
-        # In units of the diagonal, where a little is added so that constraints that repeat each other have a solution.
-        scale = system.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(system.dtype).tiny).rsqrt()
-        scaled = system * scale.unsqueeze(-1) * scale.unsqueeze(-2)
-        scaled.diagonal(dim1=-2, dim2=-1).add_(RIDGE)
-        solved: Tensor = torch.linalg.solve_ex(scaled, (right * scale).unsqueeze(-1))[0].squeeze(-1)
+        return solve_scaled(system, right)
 
-        return solved * scale
+
+def solve_scaled(system: Tensor, right: Tensor) -> Tensor:
+    """Solves small symmetric systems `(rows, outputs, outputs)` for right sides `(rows, outputs)`."""
+    # In units of the diagonal, where a little is added so that constraints that repeat each other have a solution.
+    scale = system.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(system.dtype).tiny).rsqrt()
+    scaled = system * scale.unsqueeze(-1) * scale.unsqueeze(-2)
+    scaled.diagonal(dim1=-2, dim2=-1).add_(RIDGE)
+    solved: Tensor = torch.linalg.solve_ex(scaled, (right * scale).unsqueeze(-1))[0].squeeze(-1)
+
+    return solved * scale
 
 
 def settled(problem: Problem) -> bool:
@@ -97,42 +102,43 @@ def settled(problem: Problem) -> bool:
     return not problem.lower.shape[-1] and bool(problem.movable[:, problem.free :].all())
 
 
-def quadratic(
-    problem: Problem, point: Point, ends: Tensor, smooth: float, *, plain: bool
-) -> tuple[Model, Tensor, Tensor]:
-    """Models a problem at a point; it is plain where nothing but the cost counts.
+def slopes_of(problem: Problem, point: Point, smooth: float) -> tuple[Model, Tensor]:
+    """Models the cost at a point where nothing else counts.
+
+    Returns:
+        The model, and the gradient of the cost by the free coordinates `(rows, free)`.
+    """
+    free, cost = problem.free, problem.cost
+    slope = cost.slope(point.noises, problem.rest, smooth)
+    inverse = cost.compliance(point.noises, problem.rest, smooth)
+    movable = problem.movable[:, :free]
+    pull, compliance = slope[:, free:], inverse[:, free:]
+    gradient = movable * (slope[:, :free] + _apply(point.jacobian.mT, pull))
+
+    return Model(slope[:, :free], movable * inverse[:, :free], point.jacobian, pull * compliance, compliance), gradient
+
+
+def held_of(problem: Problem, point: Point, ends: Tensor, smooth: float) -> tuple[Model, Tensor, Tensor]:
+    """Models a problem at a point, with the given ends of constraints held.
 
     Returns:
         The model, the gradient of the cost by the free coordinates `(rows, free)`, and what is missed by each implied
         noise or constraint that must hold `(rows, outputs)`.
     """
     free = problem.free
-    slope = problem.cost.slope(point.noises, problem.rest, smooth)
-    inverse = problem.cost.compliance(point.noises, problem.rest, smooth)
-    movable = problem.movable[:, :free]
-    pull = slope[:, free:]
-    residual, compliance = pull * inverse[:, free:], inverse[:, free:]
-    jacobian = point.jacobian
-    missed = torch.zeros_like(residual)
+    moves, held = problem.movable[:, free:], ends != 0
+    # A constraint that is not held has no part in the step.
+    part = torch.cat([torch.ones_like(moves), held], dim=-1)
+    jacobian = point.jacobian * part.unsqueeze(-1)
+    plain, gradient = slopes_of(
+        problem, replace(point, jacobian=jacobian[:, : problem.implied] * moves.unsqueeze(-1)), smooth
+    )
+    over = torch.where(held, point.values - torch.where(ends > 0, problem.upper, problem.lower), 0.0)
+    missed = torch.cat([torch.where(moves, 0.0, (point.noises - problem.rest)[:, free:]), over], dim=-1)
+    residual = torch.cat([torch.where(moves, plain.residual, missed[:, : problem.implied]), over], dim=-1)
+    compliance = torch.cat([torch.where(moves, plain.compliance, 0.0), (~held).to(over.dtype)], dim=-1)
 
-    if not plain:
-        moves = problem.movable[:, free:]
-        missed = torch.where(moves, 0.0, (point.noises - problem.rest)[:, free:])
-        residual = torch.where(moves, residual, missed)
-        compliance = torch.where(moves, compliance, 0.0)
-        pull = torch.where(moves, pull, 0.0)
-        # A constraint that is not held has no part in the step.
-        held = ends != 0
-        over = torch.where(held, point.values - torch.where(ends > 0, problem.upper, problem.lower), 0.0)
-        residual, missed = torch.cat([residual, over], dim=-1), torch.cat([missed, over], dim=-1)
-        compliance = torch.cat([compliance, (~held).to(compliance.dtype)], dim=-1)
-        pull = torch.cat([pull, torch.zeros_like(over)], dim=-1)
-        jacobian = jacobian * torch.cat([torch.ones_like(moves), held], dim=-1).unsqueeze(-1)
-
-    gradient = movable * (slope[:, :free] + _apply(jacobian.mT, pull))
-    model = Model(slope[:, :free], movable * inverse[:, :free], jacobian, residual, compliance)
-
-    return model, gradient, missed
+    return replace(plain, jacobian=jacobian, residual=residual, compliance=compliance), gradient, missed
 
 
 def dot(one: Tensor, two: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def test_bent_inverse_is_that_of_bfgs():
         step, change = torch.randn(2, ROWS, FREE, generator=stream, dtype=torch.float64)
         change = change + 3 * step
         # The change is right as it is, so that nothing is corrected.
-        secants = secants.after(step, change, (step * change).sum(-1), torch.ones(ROWS, dtype=torch.bool))
+        secants = secants.after(step, change, *[(step * change).sum(-1)] * 2, torch.ones(ROWS, dtype=torch.bool))
         pairs.append((step.numpy()[..., None], change.numpy()[..., None]))
 
     for s, y in pairs[-MEMORY:]:
@@ -41,7 +41,7 @@ def test_bent_inverse_is_that_of_bfgs():
 def test_change_has_the_bend_at_the_end_of_the_step():
     # Along a step of length 1 the cost is t^2 + t^3: the gradient changes by 5, the second derivative at the end is 8.
     step, change, bend = torch.ones(1, 1).double(), torch.tensor([[5.0]]).double(), torch.tensor([8.0]).double()
-    secants = Secants().after(step, change, bend, torch.tensor([True]))
+    secants = Secants().after(step, change, change[:, 0], bend, torch.tensor([True]))
     nothing = Model(
         *(torch.zeros(1, 1).double(),) * 2, torch.zeros(1, 0, 1).double(), *(torch.zeros(1, 0).double(),) * 2
     )
@@ -54,7 +54,7 @@ def test_rows_without_a_step_are_not_bent():
     made, dense = model(stream)
     step = torch.randn(ROWS, FREE, generator=stream, dtype=torch.float64)
     made_it = torch.arange(ROWS) % 2 == 0
-    secants = Secants().after(step, 7 * step, torch.zeros(ROWS).double(), made_it)
+    secants = Secants().after(step, 7 * step, 7 * step.square().sum(-1), torch.zeros(ROWS).double(), made_it)
     gradient = torch.randn(ROWS, FREE, generator=stream, dtype=torch.float64)
     straight = (dense @ gradient.numpy()[..., None])[..., 0]
 
