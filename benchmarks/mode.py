@@ -2,10 +2,14 @@
 
 The rows are those of Morpho-MNIST where DEEPBC_DATA is set, else as many drawn from its equations. A query is a random
 test row, and as antecedent the intensity of another one. The solvers run in turn and the least of three times counts,
-as it does for the forward pass: one `predict` of the same batch. `--rows 2000` fits fewer rows, to try.
+as it does for the forward pass: one `predict` of the same batch. How often a query's law was derived, and how often
+only looked at, are counts: they are the same on every machine. Each model has a process of its own, as it has in the
+program: memory that a fit left behind would make large batches faster, and those of `Linearized` more so than those of
+`Exact`. `--rows 2000` fits fewer rows, to try.
 """
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -17,6 +21,7 @@ from rows import Queries, draw_queries, peak, seconds, tables
 
 import deepbc as bc
 from deepbc.recipes import morphomnist
+from deepbc.solvers.problem import Problem
 
 SOLVERS = {"Exact": bc.Exact(), "Exact, one start": bc.Exact(places=0), "Linearized": bc.Linearized(steps=30)}
 SIZES = (1, 100, 1_000, 10_000, 100_000)
@@ -50,17 +55,54 @@ def race(scm: bc.SCM, queries: Queries, count: int) -> dict[str, float]:
     return best
 
 
-def memory(model: Path, test: Path, count: int) -> float:
-    """The peak memory of a fresh process that asks so many queries, above that of an import, in MB."""
-    words = [sys.executable, __file__, "--memory", str(count), "--model", str(model), "--test", str(test)]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
-    return float(done.stdout)
+@contextlib.contextmanager
+def counted():
+    """Counts the rows of which laws are derived, and those at which they are looked, by solvers."""
+    rows, methods = dict.fromkeys(("linearize", "look"), 0), {}
+
+    def counting(name):
+        def method(problem, v):
+            rows[name] += len(v)
+            return methods[name](problem, v)
+
+        return method
+
+    for name in rows:
+        methods[name] = getattr(Problem, name)
+        setattr(Problem, name, counting(name))
+    try:
+        yield rows
+    finally:
+        for name, method in methods.items():
+            setattr(Problem, name, method)
 
 
-def measure_memory(model: Path, test: Path, count: int) -> None:
+def race_all(model: Path, test: pd.DataFrame) -> None:
+    scm = bc.SCM.load(model)
+    bc.backtrack(scm, *draw_queries(test, 100))
+
+    print("  solver             queries   queries/s    forwards  > 1e-6 sd  > 1e-2 sd  largest (sd)")
+    best = {count: race(scm, draw_queries(test, count), count) for count in SIZES}
+    for count in (1_000, 10_000):
+        ratio = best[count]["Linearized"] / best[count]["Exact"]
+        print(f"  Linearized takes {ratio:.1f} times as long as Exact at {count:,} queries")
+    for name, solver in SOLVERS.items():
+        with counted() as rows:
+            bc.backtrack(scm, *draw_queries(test, 10_000), solver=solver)
+        derived, looked = (each / 10_000 for each in rows.values())
+        print(f"  {name} derives the law {derived:.1f} times a query and looks at it {looked:.1f} times")
+
+
+def alone(what: str, model: Path, test: Path) -> None:
+    """Measures in a process of its own."""
+    subprocess.run([sys.executable, __file__, "--measure", what, "--model", model, "--test", test], check=True)
+
+
+def measure_memory(model: Path, test: pd.DataFrame, count: int) -> None:
+    """Prints the peak memory of a process that asks so many queries, above that of an import, in MB."""
     imported = peak()
-    bc.backtrack(bc.SCM.load(model), *draw_queries(pd.read_csv(test), count))
-    print(peak() - imported)
+    bc.backtrack(bc.SCM.load(model), *draw_queries(test, count))
+    print(f"  Exact at {count:,} queries: {peak() - imported:,.0f} MB at its peak, above an import")
 
 
 def main(rows: int | None) -> None:
@@ -70,30 +112,25 @@ def main(rows: int | None) -> None:
     for title, bounds in (("bounds (64, 255)", {"intensity": (64, 255)}), ("no bounds", {})):
         scm = bc.SCM(morphomnist.truth().graph, bounds=bounds)
         scm.fit(train, seed=0)
-        bc.backtrack(scm, *draw_queries(test, 100))
-
-        print(f"\n{title}\n  solver             queries   queries/s    forwards  > 1e-6 sd  > 1e-2 sd  largest (sd)")
-        best = {count: race(scm, draw_queries(test, count), count) for count in SIZES}
-        for count in (1_000, 10_000):
-            ratio = best[count]["Linearized"] / best[count]["Exact"]
-            print(f"  Linearized takes {ratio:.1f} times as long as Exact at {count:,} queries")
-
+        print(f"\n{title}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            scm.save(Path(folder) / "model")
-            test.to_csv(Path(folder) / "test.csv", index=False)
-            for count in MEMORY_SIZES:
-                used = memory(Path(folder) / "model", Path(folder) / "test.csv", count)
-                print(f"  Exact at {count:,} queries: {used:,.0f} MB at its peak, above an import")
+            model, table = Path(folder) / "model", Path(folder) / "test.csv"
+            scm.save(model)
+            test.to_csv(table, index=False)
+            for what in ("time", *map(str, MEMORY_SIZES)):
+                alone(what, model, table)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, help="fit only so many rows")
-    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--test", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.memory:
-        measure_memory(asked.model, asked.test, asked.memory)
+    if asked.measure == "time":
+        race_all(asked.model, pd.read_csv(asked.test))
+    elif asked.measure:
+        measure_memory(asked.model, pd.read_csv(asked.test), int(asked.measure))
     else:
         main(asked.rows)

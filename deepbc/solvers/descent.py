@@ -170,17 +170,6 @@ class _End:
     gradient: Tensor
     lower: Tensor
 
-    def select(self, rows: Tensor) -> "_End":
-        """Takes the given rows."""
-        return _End(
-            self.move[rows],
-            self.point.select(rows),
-            self.cost[rows],
-            self.model.select(rows),
-            self.gradient[rows],
-            self.lower[rows],
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
@@ -257,20 +246,19 @@ class _Walk:
 
     def advance(self) -> "tuple[_Walk, _End]":
         """Tries the step of each walker; one that does not lower the cost is tried again at a part of its length."""
-        length, end = self._try_lengths()
-        move, accepted, every = end.move, end.lower, bool(end.lower.all())
+        end, length = self._try()
+        accepted, every = end.lower, bool(end.lower.all())
         change = end.gradient - self.gradient
-        along = dot(move, change)
+        along = dot(end.move, change)
         known = accepted & (self.cost < ANYTHING)
 
         # Where the slope steepens along a step, the next one may well be longer.
         stride = torch.where(accepted & (along < 0), (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
         bend = _bend(self.problem, self.point, end)
-        secants = self.secants.after(move, change, along, bend, known)
         ahead = replace(
             self,
             point=end.point if every else end.point.where(accepted, self.point),
-            secants=secants,
+            secants=self.secants.after(end.move, change, along, bend, known),
             cost=end.cost if every else torch.where(accepted, end.cost, self.cost),
             gradient=end.gradient,
             stride=stride,
@@ -282,33 +270,35 @@ class _Walk:
 
         return replace(ahead, **fresh), end
 
-    def _try_lengths(self) -> "tuple[Tensor, _End]":
-        """Tries the step of each walker; where few are left at several lengths at once, of which the best counts."""
-        count = len(self.walker)
-        parts = next((parts for parts in PARTS if len(parts) * count <= self.tries), None)
-        if parts is None:
-            return self.length, self._try(self.length)
+    def _try(self) -> tuple[_End, Tensor]:
+        """Tries the step of each walker; where few are left at several lengths at once, of which the best counts.
 
-        many = self.select(torch.arange(count, device=self.walker.device).repeat_interleave(len(parts)))
-        length = many.length * many.length.new_tensor(parts).repeat(count)
-        ends = many._try(length)
-        best = torch.where(ends.lower, ends.cost, torch.inf).reshape(count, -1).argmin(-1)
-        # Where none is lower, the shortest is left behind.
-        best = torch.where(ends.lower.reshape(count, -1).any(-1), best, len(parts) - 1)
-        best = best + len(parts) * torch.arange(count, device=best.device)
+        Returns:
+            The ends of the moves, and the lengths that counts.
+        """
+        problem, count, length, step = self.problem, len(self.walker), self.length, self.step
+        v, cost, fall = self.point.noises[:, : problem.free], self.cost, self.fall
+        parts = next((parts for parts in PARTS if len(parts) * count <= self.tries), (1.0,))
+        if len(parts) > 1:
+            rows = torch.arange(count, device=length.device).repeat_interleave(len(parts))
+            problem, v, cost, fall, step = problem.select(rows), v[rows], cost[rows], fall[rows], step[rows]
+            length = length[rows] * length.new_tensor(parts).repeat(count)
 
-        return length[best], ends.select(best)
-
-    def _try(self, length: Tensor) -> "_End":
-        """Looks at the end of a move."""
-        move = length.unsqueeze(-1) * self.step
-        there = self.problem.linearize(self.point.noises[:, : self.problem.free] + move)
-        cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
-        model, gradient = slopes_of(self.problem, there, self.smooth)
+        move = length.unsqueeze(-1) * step
+        there = problem.linearize(v + move)
+        after = problem.cost.value(there.noises, problem.rest, self.smooth)
         # The cost is at least 0.
-        most = self.cost + ENOUGH * length * self.fall + 1e-15 * (1 + self.cost)
+        lower = after <= cost + ENOUGH * length * fall + 1e-15 * (1 + cost)
+        if len(parts) > 1:
+            best = torch.where(lower, after, torch.inf).reshape(count, -1).argmin(-1)
+            # Where none is lower, the shortest is left behind.
+            best = torch.where(lower.reshape(count, -1).any(-1), best, len(parts) - 1)
+            best = best + len(parts) * torch.arange(count, device=best.device)
+            move, there, after, lower, length = move[best], there.select(best), after[best], lower[best], length[best]
 
-        return _End(move, there, cost, model, gradient, (cost <= most) & (dot(gradient, gradient) < torch.inf))
+        model, gradient = slopes_of(self.problem, there, self.smooth)
+
+        return _End(move, there, after, model, gradient, lower & (dot(gradient, gradient) < torch.inf)), length
 
     def _aim(self, model: Model) -> dict[str, Any]:
         """Computes the next step of each walker, how much the cost should fall along it, and how far it goes."""
