@@ -7,7 +7,7 @@ The noise is standard normal, so with the log-volume of the inverse the density 
 A variable without parents has parents of dimension zero; it is no special case.
 """
 
-__all__ = ["Mechanism", "Outcome", "gain_of"]
+__all__ = ["Mechanism", "Outcome", "derive_rows", "gain_of"]
 
 import math
 from abc import abstractmethod
@@ -226,6 +226,26 @@ class Mechanism(Learner):
         """Computes the noise as `abduct` does, from what `reduce` made of the value."""
         return self._abduct(z, parents)
 
+    def predict_sloped(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Computes a lone number as `predict` does, with its derivatives.
+
+        Args:
+            u: Noise :math:`u`, with shape `(rows, 1)`, or `(rows, 0)` where there is none.
+            parents: Parents :math:`x_{pa}`, with shape `(rows, parents)`.
+
+        Returns:
+            The values, with shape `(rows, 1)`, and their derivatives by noise and parents, of the shapes of these.
+        """
+        x, (by_noise, by_parents) = derive_rows(self._predict, u, parents)
+
+        return x, by_noise, by_parents
+
+    def abduct_sloped(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the noise of a lone number from what `reduce` made of it, and its derivatives by the parents."""
+        u, (by_parents,) = derive_rows(lambda parents: self.abduct_reduced(z, parents), parents)
+
+        return u, by_parents
+
     def invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise as `abduct` does, `(*batch, noise)`, with its log-volume, `(*batch,)`."""
         self._check_density()
@@ -344,3 +364,15 @@ class Mechanism(Learner):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
+
+
+def derive_rows(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Computes outputs `(rows, 1)` of a law that acts row by row, and their derivatives by each of its inputs."""
+    with torch.enable_grad():
+        inputs = tuple(each.detach().requires_grad_() for each in inputs)
+        outputs = law(*inputs)
+        if not outputs.requires_grad:
+            return outputs, tuple(torch.zeros_like(each) for each in inputs)
+        slopes = torch.autograd.grad(outputs.sum(), inputs, materialize_grads=True)
+
+    return outputs.detach(), slopes

@@ -75,6 +75,26 @@ class Outer(nn.Module):
         """Computes :math:`x`, with shape `(*batch, value)`."""
         return self._bound(self.scaling.outward(y))
 
+    def outward_sloped(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes :math:`x` and :math:`dx / dy`, both with shape `(*batch, value)`."""
+        x, scale = self.outward(y), self.scaling.scale
+
+        return x, scale / self._steepness(x) if self.bounded else scale.expand_as(x)
+
+    def scaled_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes :math:`y` and :math:`dy / dx`, both with shape `(*batch, value)`."""
+        y, scale = self.scaled(x), self.scaling.scale
+
+        return y, self._steepness(x) / scale if self.bounded else scale.reciprocal().expand_as(x)
+
+    def _steepness(self, x: Tensor) -> Tensor:
+        """The derivative of the value as it is without its bounds."""
+        below, above = x - self.lower, self.upper - x
+        if math.isfinite(self.lower) and math.isfinite(self.upper):
+            return (self.upper - self.lower) / (below * above)
+
+        return (below if math.isfinite(self.lower) else above).reciprocal()
+
     def _unbound(self, x: Tensor) -> tuple[Tensor, Tensor]:
         below = (x - self.lower).log() if math.isfinite(self.lower) else None
         above = (self.upper - x).log() if math.isfinite(self.upper) else None
@@ -124,6 +144,12 @@ class Inputs(nn.Module):
     def inward(self, parents: Tensor) -> Tensor:
         """Computes what the law sees, with shape `(*batch, parents)`."""
         return beside([outer.scaled(part) for outer, part in self._parts(parents)], parents)
+
+    def inward_sloped(self, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes what the law sees and its derivative by each parent's component, both `(*batch, parents)`."""
+        sloped = [outer.scaled_sloped(part) for outer, part in self._parts(parents)]
+
+        return beside([seen for seen, _ in sloped], parents), beside([slope for _, slope in sloped], parents)
 
     def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
         parts = parents.split(self.dims, dim=-1) if self.dims else ()

@@ -21,7 +21,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 # So many numbers of a hidden layer at a time: they stay in a processor's cache.
-BLOCK = 131_072
+BLOCK = 262_144
 
 
 class Parameters(nn.Module, ABC):
@@ -98,11 +98,37 @@ class Conditioner(Parameters):
         if self.layers:
             # Where nothing is kept for a derivative, what a block of rows needs on the way can serve the next one.
             whole = torch.is_grad_enabled() or context.ndim == 1
-            rows = max(1, BLOCK // self.last[components].shape[:2].numel())
-            parts = [self._network(block, components) for block in ((seen,) if whole else seen.split(rows))]
-            outputs = outputs + (torch.cat(parts) if len(parts) > 1 else parts[0])
+            blocks = (seen,) if whole else self._blocks(seen)
+            outputs = outputs + _joined([self._network(block, components) for block in blocks])
 
         return outputs.unsqueeze(-2) if alone else outputs
+
+    def derive(self, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the parameters of a lone component and their derivatives, without a graph of what led to them.
+
+        Args:
+            context: Parents, with shape `(rows, parents)`.
+
+        Returns:
+            The parameters, with shape `(rows, outputs)`, and their derivatives, `(rows, outputs, parents)`.
+        """
+        outputs, slopes = _each(context, self.linear, self.bias), self.linear.mT
+        if not self.layers:
+            return outputs, slopes.expand(len(context), -1, -1)
+
+        sweep = self._sweep_outward if context.shape[-1] <= outputs.shape[-1] else self._sweep_inward
+        added, bent = (_joined(parts) for parts in zip(*map(sweep, self._blocks(context)), strict=True))
+
+        return outputs + added, slopes + bent
+
+    @property
+    def _units(self) -> "list[_Units]":
+        return [layer for layer in self.layers if isinstance(layer, _Units)]
+
+    def _blocks(self, seen: Tensor) -> tuple[Tensor, ...]:
+        blocks: tuple[Tensor, ...] = seen.split(max(1, BLOCK // self.last.shape[:2].numel()))
+
+        return blocks
 
     def _network(self, seen: Tensor, components: slice) -> Tensor:
         hidden = seen
@@ -110,6 +136,30 @@ class Conditioner(Parameters):
             hidden = layer(hidden, components)
 
         return _each(hidden, self.last[components])
+
+    def _sweep_outward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """The network and its derivatives, one input after the other."""
+        hidden = seen
+        sweeps: list[Tensor] = []
+        for layer in self._units:
+            hidden, weight = layer(hidden, slice(None)), layer.weight[0]
+            # Only the first layer sees the inputs themselves.
+            sweeps = [sweep @ weight for sweep in sweeps] or [*weight]
+            sweeps = [_slope(hidden).mul_(sweep) for sweep in sweeps]
+
+        return _each(hidden, self.last), torch.stack([sweep @ self.last[0] for sweep in sweeps], dim=-1)
+
+    def _sweep_inward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """The network and its derivatives, one output after the other."""
+        hidden, slopes = seen, []
+        for layer in self.layers:
+            hidden = layer(hidden, slice(None))
+            slopes.append(_slope(hidden))
+        sweeps = [*self.last[0].T]
+        for layer, slope in zip(reversed(self._units), reversed(slopes), strict=True):
+            sweeps = [(slope * sweep) @ layer.weight[0].T for sweep in sweeps]
+
+        return _each(hidden, self.last), torch.stack(sweeps, dim=-2)
 
 
 class _Units(nn.Module):
@@ -127,6 +177,15 @@ class _Units(nn.Module):
     def forward(self, hidden: Tensor, components: slice) -> Tensor:
         # In place, because memory that is touched for the first time is what a large batch waits for.
         return _each(hidden, self.weight[components], self.bias[components]).sigmoid_()
+
+
+def _slope(hidden: Tensor) -> Tensor:
+    """The slope of logistic units, by their values."""
+    return torch.addcmul(hidden, hidden, hidden, value=-1)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([*parts]) if len(parts) > 1 else parts[0]
 
 
 def _each(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

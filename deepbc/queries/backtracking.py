@@ -27,6 +27,7 @@ from deepbc.distances import Distance, Squared, read_distance
 from deepbc.mechanisms.regions import HAIR
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
+from deepbc.queries.chain import chainable, derive
 from deepbc.queries.classes import Found, Rows, moving_classes, search_classes, unchanging
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
@@ -246,14 +247,21 @@ class _Plan:
         constrained = [name for name in self.names if name in aims and name not in (*self.pinned, *self.kept)]
         empty = next(iter(u.values()))[:, :0]
 
-        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        def read(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Rows, Rows, Rows]:
             parts = zip(self.free, v.split(sizes, dim=-1), strict=True) if self.free else ()
             noise = {name: beside([part, given[f"still {name}"]], part) for name, part in parts}
             held = {name: given[f"noise of {name}"] for name in self.names if f"noise of {name}" in given}
             values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
-            reduced = {name: given[f"reduced {name}"] for name in self.pinned}
+
+            return values, {name: given[f"reduced {name}"] for name in self.pinned}, {**held, **noise}
+
+        def slopes(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+            return derive(scm, self.names, read(v, given), self.free)
+
+        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+            values, reduced, noise = read(v, given)
             rest = {name: given[f"rest of {name}"] for name in self.pinned}
-            after, implied = scm.complete_rows(values, {**held, **noise}, names=self.names, reduced=reduced, rest=rest)
+            after, implied = scm.complete_rows(values, noise, names=self.names, reduced=reduced, rest=rest)
 
             sides = [scm.excess_rows(name, after, given[f"noise of {name}"]) for name in self.kept]
 
@@ -271,6 +279,7 @@ class _Plan:
             given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
             given |= {f"rest of {name}": u[name] for name in self.pinned}
 
+        chains = chainable(scm, [name for name in self.names if name not in self.fixed])
         moving = {name: u[name][:, : scm.mechanisms[name].moving_dim] for name in carriers}
         rest = beside(list(moving.values()), empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), moving[name].shape[-1]) for name in carriers]
@@ -285,6 +294,7 @@ class _Plan:
             law=law,
             cost=Cost(terms, rest),
             free=sum(sizes),
+            slopes=slopes if not constrained and not self.kept and self.free and chains else None,
         )
 
     def _complete(

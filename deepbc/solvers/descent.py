@@ -399,17 +399,19 @@ def _bend(problem: Problem, start: Point, end: _End) -> Tensor:
     stiff = model.compliance.reciprocal()
     slope, own = dot(end.gradient, move), total(torch.where(model.inverse > 0, move.square() / model.inverse, 0.0))
     first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, end.point))
-    turn = 2 * first + 4 * last - 6 * (end.point.noises - start.noises)[:, free:]
+    turn = 2 * (first + 2 * last - 3 * (end.point.noises - start.noises)[:, free:])
     twist = 2 * (turn + first - last)
-    bend = own + total((last.square() + model.residual * turn) * stiff)
+    bend = own + total(torch.addcmul(last.square(), model.residual, turn) * stiff)
 
     # Where Newton's step ends: the implied noises there, and their first and second derivatives.
     ahead = (-slope / bend).clamp(-1.0, 1.0)
     by = ahead.unsqueeze(-1)
-    residual = model.residual + by * (last + by * (turn / 2 + by * (twist / 6)))
-    rise, curl = last + by * (turn + by * (twist / 2)), turn + by * twist
+    half = torch.addcmul(last, by, torch.addcmul(turn, by, twist, value=1 / 3), value=0.5)
+    residual = torch.addcmul(model.residual, by, half)
+    rise = torch.addcmul(last, by, torch.addcmul(turn, by, twist, value=0.5))
     left = slope + ahead * own + total((residual * rise - model.residual * last) * stiff)
-    beyond = -slope / (ahead - left / (own + total((rise.square() + residual * curl) * stiff)))
+    bends = own + total(torch.addcmul(rise.square(), residual, torch.addcmul(turn, by, twist)) * stiff)
+    beyond = -slope / (ahead - left / bends)
 
     return torch.where((bend > 0) & (beyond > bend / MUCH) & (beyond < MUCH * bend), beyond, bend)
 

@@ -8,7 +8,7 @@ values :math:`c(v)`, which must lie between two ends:
 A noise that must not move is held at rest: a free one stays, an implied one becomes a constraint.
 """
 
-__all__ = ["Cost", "Law", "Point", "Problem", "Solution", "Term", "Trouble"]
+__all__ = ["Cost", "Law", "Point", "Problem", "Slopes", "Solution", "Term", "Trouble"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +27,10 @@ NEAR_REST = 1e-9
 # Computes the implied noises `(rows, implied)` and the constrained values `(rows, constraints)` from the free
 # coordinates `(rows, free)` and what else is given, row by row.
 Law = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
+
+
+# Computes the implied noises and their derivatives `(rows, implied, free)`, where nothing else counts.
+Slopes = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
 
 
 class Trouble(IntEnum):
@@ -185,6 +189,7 @@ class Problem:
         law: What the free coordinates imply.
         cost: What moving costs.
         free: The number of free coordinates.
+        slopes: The law with its derivatives, where no value is constrained and it knows them; else they are derived.
     """
 
     rest: Tensor
@@ -195,6 +200,7 @@ class Problem:
     law: Law
     cost: Cost
     free: int
+    slopes: Slopes | None = None
 
     @property
     def rows(self) -> int:
@@ -246,6 +252,11 @@ class Problem:
 
     def linearize(self, v: Tensor) -> Point:
         """Computes a point with its derivatives."""
+        if self.slopes is not None:
+            with torch.no_grad():
+                implied, jacobian = self.slopes(v, self.given)
+            return Point(beside([v, implied], v), v[:, :0], jacobian)
+
         with torch.enable_grad():
             v = v.detach().requires_grad_()
             implied, values = self.law(v, self.given)

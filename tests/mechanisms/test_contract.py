@@ -58,6 +58,7 @@ MECHANISMS = {
 }
 NOISY = [name for name in MECHANISMS if not name.startswith("predictor")]
 LEARNED = [name for name in NOISY if not name.startswith("equation")]
+NUMBERS = [name for name, (_, value, _, _) in MECHANISMS.items() if value == 1]
 
 
 def draw(value, parents, bounds, rows=400):
@@ -138,6 +139,32 @@ def test_abduct_inverts_predict_in_the_data(fitted, name):
     u = torch.randn(500, mechanism.noise_dim, generator=stream, dtype=torch.float64)
     parents = torch.randn(500, mechanism.parents_dim, generator=stream, dtype=torch.float64)
     assert (mechanism.abduct(mechanism.predict(u, parents), parents) - u).abs().max() < 1e-8
+
+
+def differences(law, inputs, step=1e-5):
+    """The derivatives of a law `(rows, 1)` by each column of its inputs, from a little to both sides."""
+    columns = [(law(inputs + way) - law(inputs - way)) / (2 * step) for way in step * torch.eye(inputs.shape[-1])]
+    return torch.cat([inputs[:, :0], *columns], dim=-1)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_slopes_are_those_of_differences(fitted, name):
+    mechanism = fitted[name]
+    stream = generator(4, name)
+    u = 1.5 * torch.randn(60, mechanism.noise_dim, generator=stream, dtype=torch.float64)
+    parents = torch.randn(60, mechanism.parents_dim, generator=stream, dtype=torch.float64)
+
+    x, by_noise, by_parents = mechanism.predict_sloped(u, parents)
+
+    assert torch.allclose(x, mechanism.predict(u, parents), rtol=1e-12, atol=1e-12)
+    assert torch.allclose(by_noise, differences(lambda u: mechanism.predict(u, parents), u), rtol=1e-5, atol=1e-7)
+    expected = differences(lambda parents: mechanism.predict(u, parents), parents)
+    assert torch.allclose(by_parents, expected, rtol=1e-5, atol=1e-7)
+    if name in NOISY:
+        again, by_parents = mechanism.abduct_sloped(mechanism.reduce(x), parents)
+        assert torch.allclose(again, u, rtol=0, atol=1e-8)
+        expected = differences(lambda parents: mechanism.abduct(x, parents), parents)
+        assert torch.allclose(by_parents, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NOISY)

@@ -1,0 +1,84 @@
+r"""Implied noises with their derivatives by the noises that are sought, by the chain rule along the graph.
+
+With :math:`D_i = dx_i / dv` the derivatives of a variable by all noises :math:`v` that are sought,
+
+.. math:: D_i = \frac{\partial f_i}{\partial u_i} \frac{du_i}{dv} + \sum_{j \in pa(i)} \frac{\partial f_i}{\partial x_j}
+          D_j, \qquad \frac{dg_i}{dv} = \sum_{j \in pa(i)} \frac{\partial f_i^{-1}}{\partial x_j} D_j,
+
+for a variable whose noise is given and for one whose value is. Where all variables are numbers, each law need then
+derive nothing but itself.
+"""
+
+__all__ = ["chainable", "derive"]
+
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from deepbc.scm import SCM
+
+Rows = Mapping[str, Tensor]
+
+
+def chainable(scm: SCM, names: Collection[str]) -> bool:
+    """Whether the laws of these variables are of lone numbers, which may be any."""
+    return all(
+        not scm.variables[name].discrete
+        and scm.mechanisms[name].value_dim == 1
+        and scm.mechanisms[name].noise_dim <= 1
+        and not scm.mechanisms[name].still_dim
+        for name in names
+    )
+
+
+def derive(
+    scm: SCM, names: Sequence[str], given: tuple[Rows, Rows, Rows], free: Sequence[str]
+) -> tuple[Tensor, Tensor]:
+    """Computes implied noises and their derivatives.
+
+    Args:
+        scm: The model.
+        names: The variables to walk, with all causes of each, in topological order.
+        given: Values by variable; what `Mechanism.reduce` made of those whose noise is implied; noise by variable. All
+            have shape `(rows, dim)`.
+        free: The variables whose noise is sought.
+
+    Returns:
+        The implied noises, with shape `(rows, implied)`, and their derivatives, `(rows, implied, free)`.
+    """
+    values, reduced, noise = given
+    x = dict(values)
+    slopes: dict[str, Tensor] = {}
+    implied, rows = [], []
+    column = {name: k for k, name in enumerate(free)}
+    first = next(iter(noise.values()))
+
+    for name in names:
+        if name in values and name not in reduced:
+            continue
+        mechanism, parents = scm.mechanisms[name], scm.graph.parents(name)
+        joined = torch.cat([x[each] for each in parents], dim=-1) if parents else first[:, :0]
+        if name in reduced:
+            u, by_parents = mechanism.abduct_sloped(reduced[name], joined)
+            implied.append(u)
+            rows.append(_pull(by_parents, parents, x, slopes, len(free)))
+            continue
+        x[name], by_noise, by_parents = mechanism.predict_sloped(noise[name], joined)
+        slope = _pull(by_parents, parents, x, slopes, len(free))
+        if name in column:
+            slope[:, column[name]] += by_noise.squeeze(-1)
+        slopes[name] = slope
+
+    return torch.cat(implied, dim=-1), torch.stack(rows, dim=-2)
+
+
+def _pull(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows, free: int) -> Tensor:
+    """The derivatives by what is sought, `(rows, free)`, that come through the parents; a parent may stand still."""
+    pulled = by_parents.new_zeros(len(by_parents), free)
+    parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
+    for name, part in zip(parents, parts, strict=True):
+        if name in slopes:
+            pulled = torch.addcmul(pulled, part, slopes[name])
+
+    return pulled
