@@ -456,6 +456,7 @@ class SCM:
 
         return mechanism.region(x[name], x[name], self._joined(name, x, x[name][..., :0])).excess(u)
 
+    @torch.no_grad()
     def factual_rows(self, values: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Reads the values of a factual world and abducts its noise, both as rows."""
         return self._complete_checked(values, None)

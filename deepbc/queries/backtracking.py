@@ -243,13 +243,18 @@ class _Plan:
     def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
         scm, carriers = self.scm, (*self.free, *self.pinned)
         sizes = [scm.mechanisms[name].moving_dim for name in self.free]
+        still = {name: size for name, size in zip(self.free, sizes, strict=True) if scm.mechanisms[name].still_dim}
         sd = {name: scm.spread(name) for name in aims}
         constrained = [name for name in self.names if name in aims and name not in (*self.pinned, *self.kept)]
+        # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
+        many = [name for name in self.pinned if scm.variables[name].discrete]
         empty = next(iter(u.values()))[:, :0]
 
         def read(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Rows, Rows, Rows]:
             parts = zip(self.free, v.split(sizes, dim=-1), strict=True) if self.free else ()
-            noise = {name: beside([part, given[f"still {name}"]], part) for name, part in parts}
+            noise = {
+                name: beside([part, given[f"still {name}"]], part) if name in still else part for name, part in parts
+            }
             held = {name: given[f"noise of {name}"] for name in self.names if f"noise of {name}" in given}
             values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
 
@@ -260,7 +265,7 @@ class _Plan:
 
         def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
             values, reduced, noise = read(v, given)
-            rest = {name: given[f"rest of {name}"] for name in self.pinned}
+            rest = {name: given[f"rest of {name}"] for name in many}
             after, implied = scm.complete_rows(values, noise, names=self.names, reduced=reduced, rest=rest)
 
             sides = [scm.excess_rows(name, after, given[f"noise of {name}"]) for name in self.kept]
@@ -272,12 +277,12 @@ class _Plan:
 
         with torch.no_grad():
             given = {f"noise of {name}": u[name] for name in self.names if name not in carriers}
-            given |= {f"still {name}": u[name][:, size:] for name, size in zip(self.free, sizes, strict=True)}
+            given |= {f"still {name}": u[name][:, size:] for name, size in still.items()}
             given |= {f"value of {name}": x[name] for name in self.fixed}
             given |= {f"value of {name}": aims[name].lower for name in (*self.pinned, *self.kept)}
             sides = [scm.excess_rows(name, x | {name: aims[name].lower}, u[name]) for name in self.kept]
             given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
-            given |= {f"rest of {name}": u[name] for name in self.pinned}
+            given |= {f"rest of {name}": u[name] for name in many}
 
         chains = chainable(scm, [name for name in self.names if name not in self.fixed])
         moving = {name: u[name][:, : scm.mechanisms[name].moving_dim] for name in carriers}
