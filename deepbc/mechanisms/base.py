@@ -52,6 +52,7 @@ class Mechanism(Learner):
     2. Write `_build`, `_predict`, `_abduct`, `_invert` and `_fit` for well-formed input, with no checks in them.
     3. Set `exact` to whether `abduct` inverts `predict`, and `default_training` if it trains.
     4. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/mechanisms/test_contract.py`.
+    5. Where it knows its own derivatives, write `predict_sloped` and `abduct_sloped`, which else come from autograd.
     """
 
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}

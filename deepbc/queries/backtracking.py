@@ -24,17 +24,15 @@ from torch import Tensor
 
 from deepbc._checks import check_classes, check_type
 from deepbc.distances import Distance, Squared, read_distance
-from deepbc.mechanisms.regions import HAIR
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
-from deepbc.queries.chain import chainable, derive
-from deepbc.queries.classes import Found, Rows, moving_classes, search_classes, unchanging
+from deepbc.queries.classes import Found, Rows, moving_classes, search_classes
+from deepbc.queries.plan import Plan
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
 from deepbc.scm import SCM
 from deepbc.solvers import Exact, Solver, Sparse
-from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
-from deepbc.variables import beside
+from deepbc.solvers.problem import Trouble
 
 CHUNK = 65_536
 BRISK = Exact(places=0, steps=40)
@@ -123,7 +121,7 @@ def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, 
 
     whole = parts[0] if len(parts) == 1 else Found.joined(parts)
 
-    return Mode(whole.x, whole.u, _endings(_Plan.of(scm, solver, distance, scope, aims), whole.trouble, outside))
+    return Mode(whole.x, whole.u, _endings(Plan.of(scm, solver, distance, scope, aims), whole.trouble, outside))
 
 
 def _solve(
@@ -135,7 +133,7 @@ def _solve(
 ) -> Found:
     """Solves a chunk of rows; where classes or whole numbers may change, for the best of them."""
     if not discrete:
-        return _Plan.of(scm, *how, aims).solve(question)
+        return Plan.of(scm, *how, aims).solve(question)
 
     solver, distance, scope = how
     brisk = _brisk(
@@ -146,7 +144,7 @@ def _solve(
         wanted = {name: each.select(rows) for name, each in aims.items() if name not in values}
         wanted |= {name: Asked(each, each, False) for name, each in values.items()}
         model = scm.softened(discrete) if soft else scm
-        return _Plan.of(model, by, distance, scope, wanted).solve(question.select(rows))
+        return Plan.of(model, by, distance, scope, wanted).solve(question.select(rows))
 
     found = search_classes(scm, question, {name: aims.get(name) for name in discrete}, scope, distance, solve)
     if brisk is solver:
@@ -172,171 +170,6 @@ def _brisk(solver: Solver, smooth: bool, frozen: Collection[str]) -> Solver:
         return Sparse(solver.keep, solver=BRISK, by=solver.by, search=solver.search)
 
     return BRISK if isinstance(solver, Exact) and (frozen or not smooth) else solver
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What takes part in a question, and in which role.
-
-    Args:
-        scm: The model.
-        solver: The solver.
-        distance: The distance.
-        aims: What each variable of the antecedent is to be, with shape `(rows, value)`.
-        names: The antecedent and its causes, in topological order.
-        pinned: The variables whose value is given and whose noise is implied.
-        kept: The discrete variables whose value is given and whose noise, which may not move, has to lead there.
-        free: The variables whose noise is sought.
-        fixed: The variables that cannot change.
-        scope: The variables whose noise may move.
-    """
-
-    scm: SCM
-    solver: Solver
-    distance: Distance
-    aims: Mapping[str, Asked]
-    names: tuple[str, ...]
-    pinned: tuple[str, ...]
-    kept: tuple[str, ...]
-    free: tuple[str, ...]
-    fixed: tuple[str, ...]
-    scope: frozenset[str]
-
-    @classmethod
-    def of(
-        cls, scm: SCM, solver: Solver, distance: Distance, scope: Sequence[str], aims: Mapping[str, Asked]
-    ) -> "_Plan":
-        names = tuple(name for name in scm.graph.order if name in {*aims, *scm.graph.ancestors(*aims)})
-        scm = scm.precise(names)
-        pinned = tuple(
-            name
-            for name in names
-            if name in aims and solver.pins and scm.mechanisms[name].pinnable and not aims[name].interval
-        )
-        kept = tuple(name for name in pinned if scm.variables[name].discrete and name not in scope)
-        pinned = tuple(name for name in pinned if name not in kept)
-        given = (*pinned, *kept)
-        free = tuple(name for name in names if name not in given and name in scope and scm.mechanisms[name].moving_dim)
-        fixed = unchanging(scm, names, {*given, *free})
-
-        return cls(scm, solver, distance, aims, names, pinned, kept, free, fixed, frozenset(scope))
-
-    @property
-    def reaches(self) -> bool:
-        """Whether any noise that takes part may move."""
-        return any(name in self.scope for name in (*self.free, *self.pinned))
-
-    def solve(self, question: Question) -> Found:
-        """Solves for all rows, and completes them."""
-        x, u, aims = dict(question.x), dict(question.u), self.aims
-        problem = self._problem(x, u, aims)
-        solution = self.solver.solve(problem)
-        lost = ~solution.noises.isfinite().all(-1)
-        trouble = torch.where(lost & (solution.trouble == Trouble.NONE), int(Trouble.NO_NUMBER), solution.trouble)
-        # A row in which the antecedent holds already stays as it is, to the last digit.
-        holds = torch.stack([each.missed(x[name]).amax(-1) == 0 for name, each in aims.items()]).all(0)
-        trouble = torch.where(holds, int(Trouble.NONE), trouble)
-
-        with torch.no_grad():
-            return Found(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
-
-    def _problem(self, x: Rows, u: Rows, aims: Mapping[str, Asked]) -> Problem:
-        scm, carriers = self.scm, (*self.free, *self.pinned)
-        sizes = [scm.mechanisms[name].moving_dim for name in self.free]
-        still = {name: size for name, size in zip(self.free, sizes, strict=True) if scm.mechanisms[name].still_dim}
-        sd = {name: scm.spread(name) for name in aims}
-        constrained = [name for name in self.names if name in aims and name not in (*self.pinned, *self.kept)]
-        # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
-        many = [name for name in self.pinned if scm.variables[name].discrete]
-        empty = next(iter(u.values()))[:, :0]
-
-        def read(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Rows, Rows, Rows]:
-            parts = zip(self.free, v.split(sizes, dim=-1), strict=True) if self.free else ()
-            noise = {
-                name: beside([part, given[f"still {name}"]], part) if name in still else part for name, part in parts
-            }
-            held = {name: given[f"noise of {name}"] for name in self.names if f"noise of {name}" in given}
-            values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
-
-            return values, {name: given[f"reduced {name}"] for name in self.pinned}, {**held, **noise}
-
-        def slopes(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-            return derive(scm, self.names, read(v, given), self.free)
-
-        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-            values, reduced, noise = read(v, given)
-            rest = {name: given[f"rest of {name}"] for name in many}
-            after, implied = scm.complete_rows(values, noise, names=self.names, reduced=reduced, rest=rest)
-
-            sides = [scm.excess_rows(name, after, given[f"noise of {name}"]) for name in self.kept]
-
-            return (
-                beside([implied[name] for name in self.pinned], v[:, :0]),
-                beside([*(after[name] / sd[name] for name in constrained), *sides], v[:, :0]),
-            )
-
-        with torch.no_grad():
-            given = {f"noise of {name}": u[name] for name in self.names if name not in carriers}
-            given |= {f"still {name}": u[name][:, size:] for name, size in still.items()}
-            given |= {f"value of {name}": x[name] for name in self.fixed}
-            given |= {f"value of {name}": aims[name].lower for name in (*self.pinned, *self.kept)}
-            sides = [scm.excess_rows(name, x | {name: aims[name].lower}, u[name]) for name in self.kept]
-            given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
-            given |= {f"rest of {name}": u[name] for name in many}
-
-        chains = chainable(scm, [name for name in self.names if name not in self.fixed])
-        moving = {name: u[name][:, : scm.mechanisms[name].moving_dim] for name in carriers}
-        rest = beside(list(moving.values()), empty)
-        terms = [Term(self.distance.of(name), self.distance.weight(name), moving[name].shape[-1]) for name in carriers]
-        moves = [torch.full_like(each, name in self.scope, dtype=torch.bool) for name, each in moving.items()]
-
-        return Problem(
-            rest=rest,
-            movable=beside(moves, empty.bool()),
-            lower=beside([*(aims[name].lower / sd[name] for name in constrained), *map(_nowhere, sides)], empty),
-            upper=beside([*(aims[name].upper / sd[name] for name in constrained), *map(_inside, sides)], empty),
-            given=given,
-            law=law,
-            cost=Cost(terms, rest),
-            free=sum(sizes),
-            slopes=slopes if not constrained and not self.kept and self.free and chains else None,
-        )
-
-    def _complete(
-        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, stays: Tensor, failed: Tensor
-    ) -> tuple[Rows, Rows]:
-        """Completes the world from the solution; what no change reaches keeps its values to the last digit.
-
-        A row that failed has the values that its noise leads to, whatever was asked for.
-        """
-        scm = self.scm
-        carriers = (*self.free, *self.pinned)
-        sizes = [scm.mechanisms[name].moving_dim for name in carriers]
-        parts = solution.noises.split(sizes, dim=-1) if carriers else ()
-        found = {
-            name: torch.where(stays.unsqueeze(-1), u[name], beside([part, u[name][:, part.shape[-1] :]], part))
-            for name, part in zip(carriers, parts, strict=True)
-        }
-        changing = {*carriers, *scm.graph.descendants(*carriers)}
-        values = {name: x[name] for name in scm.graph if name not in changing}
-        given = (*self.pinned, *self.kept)
-        values |= {name: torch.where(stays.unsqueeze(-1), x[name], aims[name].lower) for name in given}
-        after, noise = scm.complete_rows(values, {**u, **found})
-        if failed.any():
-            led_to, _ = scm.complete_rows({name: x[name] for name in scm.graph if name not in changing}, {**u, **found})
-            after = {name: torch.where(failed.unsqueeze(-1), led_to[name], after[name]) for name in after}
-
-        return {name: torch.where(stays.unsqueeze(-1), x[name], after[name]) for name in after}, noise
-
-
-def _nowhere(sides: Tensor) -> Tensor:
-    """The lower ends of sides that have none."""
-    return torch.full_like(sides, -torch.inf)
-
-
-def _inside(sides: Tensor) -> Tensor:
-    """The upper ends of sides of a region, by a hair inside."""
-    return torch.full_like(sides, -HAIR)
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:
@@ -379,7 +212,7 @@ def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
     )
 
 
-def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
+def _endings(plan: Plan, trouble: Tensor, outside: Tensor) -> Endings:
     """Says in words how each row ended."""
     solver = plan.solver
     statuses = [
@@ -422,7 +255,7 @@ def _endings(plan: _Plan, trouble: Tensor, outside: Tensor) -> Endings:
     return Endings((*statuses, MISSED), code, solver.reach)
 
 
-def _unreached(plan: _Plan) -> Status:
+def _unreached(plan: Plan) -> Status:
     """What a row says whose antecedent cannot be reached from where its solver ended."""
     names = ", ".join(map(repr, plan.aims))
     if not plan.reaches:
