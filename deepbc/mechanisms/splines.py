@@ -137,10 +137,10 @@ class _Bins:
     r"""Creates the bins of a spline of one component, with what they share for all rows computed beforehand.
 
     With :math:`z` the place in a bin of width :math:`w` and height :math:`h`, :math:`s = h / w`, slopes :math:`d_0` and
-    :math:`d_1` at its ends and :math:`c = d_0 + d_1 - 2 s`,
+    :math:`d_1` at its ends, :math:`c = d_0 + d_1 - 2 s` and :math:`q = s + c z (1 - z)`,
 
-    .. math:: y = y_0 + h \frac{s z^2 + d_0 z (1 - z)}{s + c z (1 - z)}, \qquad
-              \frac{dy}{dx} = s^2 \frac{d_0 + z (2 (s - d_0) + c z)}{(s + c z (1 - z))^2}.
+    .. math:: y = y_0 + \frac{h}{q} \, z (d_0 + (s - d_0) z), \qquad
+              \frac{dy}{dx} = \frac{s^2}{q^2} \left( d_0 + z (2 (s - d_0) + c z) \right).
 
     Args:
         transform: The spline.
@@ -149,13 +149,13 @@ class _Bins:
     def __init__(self, transform: _Transform) -> None:
         knots_in, knots_out, slopes = (each[0] for each in transform._knots())
         self.knots_in, self.knots_out = knots_in.contiguous(), knots_out.contiguous()
-        # Outside the box the spline is the identity: a bin of slope 1 on either side.
-        one = torch.ones_like(slopes[:1])
-        x0, y0 = (torch.cat([knots[:1], knots]) for knots in (knots_in, knots_out))
+        # Outside the box the spline is the identity, to the last digit: a bin from 0 to 1 of slope 1 on either side.
+        one, none = torch.ones_like(slopes[:1]), torch.zeros_like(slopes[:1])
+        x0, y0 = (torch.cat([none, knots[:-1], none]) for knots in (knots_in, knots_out))
         w, h = (torch.cat([one, knots.diff(), one]) for knots in (knots_in, knots_out))
         d0, d1 = torch.cat([one, slopes[:-1], one]), torch.cat([one, slopes[1:], one])
         s = h / w
-        self.table = torch.stack([x0, w, y0, h, s, d0, d0 + d1 - 2 * s], dim=-1)
+        self.table = torch.stack([x0, w, y0, h, s, d0, s - d0, d0 + d1 - 2 * s], dim=-1)
 
     def inward(self, x: Tensor) -> Tensor:
         """Maps toward the noise."""
@@ -167,41 +167,46 @@ class _Bins:
 
     def inward_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the noise, with the slope."""
-        y, z, s, d0, c, bottom = self._inward(x)
+        y, z, s, d0, more, c, q = self._inward(x)
 
-        return y, _steep(z, s, d0, c, bottom)
+        return y, _steep(z, s, d0, more, c, q)
 
     def outward_sloped(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the value, with the slope."""
-        x, z, s, d0, c = self._outward(y)
-        bottom = torch.addcmul(s, c, z - z.square())
+        x, z, s, d0, more, c = self._outward(y)
 
-        return x, _steep(z, s, d0, c, bottom).reciprocal()
+        return x, _steep(z, s, d0, more, c, _divisor(z, s, c)).reciprocal()
 
     def _inward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x0, w, y0, h, s, d0, c = self._look_up(x, self.knots_in)
+        x0, w, y0, h, s, d0, more, c = self._look_up(x, self.knots_in)
         z = (x - x0) / w
-        square = z.square()
-        t = z - square
-        bottom = torch.addcmul(s, c, t)
+        q = _divisor(z, s, c)
 
-        return torch.addcmul(y0, h, torch.addcmul(d0 * t, s, square) / bottom), z, s, d0, c, bottom
+        return torch.addcmul(y0, h, z * torch.addcmul(d0, more, z) / q), z, s, d0, more, c, q
 
     def _outward(self, y: Tensor) -> tuple[Tensor, ...]:
-        x0, w, y0, h, s, d0, c = self._look_up(y, self.knots_out)
+        x0, w, y0, h, s, d0, more, c = self._look_up(y, self.knots_out)
         up = y - y0
+        # The root of a quadratic equation, in the form that does not cancel.
         b, rise = torch.addcmul(h * d0, up, c, value=-1), s * up
-        root = torch.addcmul(b.square(), torch.addcmul(h * (s - d0), up, c), rise, value=4).sqrt()
+        root = torch.addcmul(b.square(), torch.addcmul(h * more, up, c), rise, value=4).sqrt()
         z = 2 * rise / (b + root)
 
-        return torch.addcmul(x0, w, z), z, s, d0, c
+        return torch.addcmul(x0, w, z), z, s, d0, more, c
 
     def _look_up(self, at: Tensor, knots: Tensor) -> tuple[Tensor, ...]:
         return self.table[torch.bucketize(at.contiguous(), knots)].unbind(-1)
 
 
-def _steep(z: Tensor, s: Tensor, d0: Tensor, c: Tensor, bottom: Tensor) -> Tensor:
-    return torch.addcmul(d0, z, torch.addcmul(2 * (s - d0), c, z)) * (s / bottom).square()
+def _divisor(z: Tensor, s: Tensor, c: Tensor) -> Tensor:
+    # Far outside the box the square would overflow.
+    inside = z.clamp(0, 1)
+
+    return torch.addcmul(s, c, inside - inside.square())
+
+
+def _steep(z: Tensor, s: Tensor, d0: Tensor, more: Tensor, c: Tensor, q: Tensor) -> Tensor:
+    return torch.addcmul(d0, z, torch.addcmul(2 * more, c, z)) * (s / q).square()
 
 
 def _unclip(clipped: Tensor, limit: float) -> Tensor:
