@@ -461,6 +461,14 @@ def check_type(given: object, expected: type, where: str) -> None:
         raise SettingError(f"{where}: expected a {expected.__name__}, got {given!r}.{made}")
 
 
+def check_derivable(where: str) -> None:
+    """Laws can be derived; nothing can in torch's inference mode, where it would go unsaid."""
+    if torch.is_inference_mode_enabled():
+        raise SettingError(
+            f"{where}: needs derivatives, which torch.inference_mode() forbids. Leave it, or write torch.no_grad()."
+        )
+
+
 def check_between(value: object, lower: float, upper: float, where: str, *, closed: bool = False) -> None:
     """The value lies strictly between the two, or on the lower end where that is closed."""
     inside = isinstance(value, NUMBERS) and (lower < value < upper or (closed and value == lower))

@@ -55,7 +55,7 @@ class Layer(nn.Module, ABC):
         """Takes a first guess of the weights from rows as they come in from the outside; a straight one is affine."""
 
 
-def map_inward(z: Tensor, context: Tensor, layers: Sequence["Layer"]) -> tuple[Tensor, Tensor]:
+def map_inward(z: Tensor, context: Tensor, layers: Sequence[Layer]) -> tuple[Tensor, Tensor]:
     """Maps through layers toward the noise, with the logarithm of the slope; both have shape `(*batch, value)`."""
     log_slope = torch.zeros_like(z)
     for layer in reversed(layers):
@@ -65,7 +65,7 @@ def map_inward(z: Tensor, context: Tensor, layers: Sequence["Layer"]) -> tuple[T
     return z, log_slope
 
 
-def find_noise(z: Tensor, context: Tensor, layers: Sequence["Layer"]) -> Tensor:
+def find_noise(z: Tensor, context: Tensor, layers: Sequence[Layer]) -> Tensor:
     """Maps through layers toward the noise."""
     for layer in reversed(layers):
         z = layer.only_inward(z, context)
@@ -129,9 +129,9 @@ class Affine(Layer):
 
         shift, log_scale, shifts, widens = self._derive(context)
         scale = log_scale.exp()
-        spread = scale * z
 
-        return shift + spread, scale, torch.addcmul(shifts, spread, widens)
+        # The value to the last digit as it is without slopes: next to a bound, a digit is a large noise.
+        return torch.addcmul(shift, scale, z), scale, torch.addcmul(shifts, scale * z, widens)
 
     def inward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
         if self.constant:

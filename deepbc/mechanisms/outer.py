@@ -78,22 +78,31 @@ class Outer(nn.Module):
     def outward_sloped(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Computes :math:`x` and :math:`dx / dy`, both with shape `(*batch, value)`."""
         x, scale = self.outward(y), self.scaling.scale
+        if not self.bounded:
+            return x, scale.expand_as(x)
 
-        return x, scale / self._steepness(x) if self.bounded else scale.expand_as(x)
+        # A value at the last number inside its bounds stays there.
+        first, last = interior(self.lower, self.upper, x.dtype)
+        sides = self._sides(x)
+        slope = sides[0] if len(sides) == 1 else sides[0] * (sides[1] / (self.upper - self.lower))
+
+        return x, torch.where((x > first) & (x < last), scale * slope, 0.0)
 
     def scaled_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Computes :math:`y` and :math:`dy / dx`, both with shape `(*batch, value)`."""
         y, scale = self.scaled(x), self.scaling.scale
+        if not self.bounded:
+            return y, scale.reciprocal().expand_as(x)
 
-        return y, self._steepness(x) / scale if self.bounded else scale.reciprocal().expand_as(x)
+        tiny = torch.finfo(x.dtype).tiny
 
-    def _steepness(self, x: Tensor) -> Tensor:
-        """The derivative of the value as it is without its bounds."""
-        below, above = x - self.lower, self.upper - x
-        if math.isfinite(self.lower) and math.isfinite(self.upper):
-            return (self.upper - self.lower) / (below * above)
+        return y, torch.stack([side.clamp_min(tiny).reciprocal() for side in self._sides(x)]).sum(0) / scale
 
-        return (below if math.isfinite(self.lower) else above).reciprocal()
+    def _sides(self, x: Tensor) -> list[Tensor]:
+        """How far values are inside each of their bounds."""
+        below = [x - self.lower] if math.isfinite(self.lower) else []
+
+        return [*below, self.upper - x] if math.isfinite(self.upper) else below
 
     def _unbound(self, x: Tensor) -> tuple[Tensor, Tensor]:
         below = (x - self.lower).log() if math.isfinite(self.lower) else None

@@ -49,8 +49,10 @@ class Spline(Layer):
         return inside
 
     def _plain(self) -> bool:
-        """Whether a lone component is mapped in the same way for all parents, and nothing is derived."""
-        return self.constant and len(self.parameters_of.bias) == 1 and not torch.is_grad_enabled()
+        """Whether a lone component is mapped in the same way for all parents, and nothing is derived or learned."""
+        bias = self.parameters_of.bias
+
+        return self.constant and len(bias) == 1 and not bias.requires_grad and not torch.is_grad_enabled()
 
     def inward(self, z: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
         inside, log_slope = self._transform(context, slice(None)).call_and_ladj(z)
@@ -89,6 +91,11 @@ class Spline(Layer):
     def _once(self, components: slice) -> "tuple[_Transform, _Bins]":
         """Made once while the weights stay as they are: solvers ask for it again and again."""
         bias = self.parameters_of.bias
+        if bias.requires_grad:
+            # An optimiser may move them unseen.
+            transform = self._make(bias[components])
+            return transform, _Bins(transform)
+
         whole = range(len(bias))
         key = (whole[components], bias.data_ptr(), bias._version, bias.dtype)
         if self._made is None or self._made[0] != key:
@@ -159,11 +166,11 @@ class _Bins:
 
     def inward(self, x: Tensor) -> Tensor:
         """Maps toward the noise."""
-        return self._inward(x)[0]
+        return torch.where(x.isinf(), x, self._inward(x)[0])
 
     def outward(self, y: Tensor) -> Tensor:
         """Maps toward the value."""
-        return self._outward(y)[0]
+        return torch.where(y.isinf(), y, self._outward(y)[0])
 
     def inward_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the noise, with the slope."""

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_classes, check_type
+from deepbc._checks import check_classes, check_derivable, check_type
 from deepbc.distances import Distance, Squared, read_distance
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
@@ -89,6 +89,7 @@ def backtrack(
 
 def read_checked(scm: SCM, question: Question, distance: Any) -> Distance:
     """Reads a distance, and checks that it is least where nothing moves."""
+    check_derivable("backtracking")
     read = read_distance(distance, tuple(scm.graph))
     for name, rows in question.u.items():
         read.of(name).check_rest(rows[:CHUNK], f"distance of {name!r}")

@@ -22,7 +22,7 @@ Rows = Mapping[str, Tensor]
 
 
 def chainable(scm: SCM, names: Collection[str]) -> bool:
-    """Whether the laws of these variables are of lone numbers, which may be any."""
+    """Whether each of these variables is one number that is no class and not whole, of one noise at most."""
     return all(
         not scm.variables[name].discrete
         and scm.mechanisms[name].value_dim == 1
@@ -79,6 +79,7 @@ def _pull(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows, fre
     parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
     for name, part in zip(parents, parts, strict=True):
         if name in slopes:
-            pulled = torch.addcmul(pulled, part, slopes[name])
+            # What stands still pulls nothing, however steep the law is there.
+            pulled = pulled + torch.where(slopes[name] == 0, 0.0, part * slopes[name])
 
     return pulled

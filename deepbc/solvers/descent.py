@@ -88,7 +88,7 @@ class _Ended:
     """Where each walker ended: its noises, their cost, how it went, and the last step that it has still to take.
 
     The first walkers are those of the rows themselves, in order. Of the others, `row` says whose they are, and `which`
-    the how manieth of that row each is.
+    tells those of one row apart.
     """
 
     noises: Tensor
@@ -274,7 +274,7 @@ class _Walk:
         """Tries the step of each walker; where few are left at several lengths at once, of which the best counts.
 
         Returns:
-            The ends of the moves, and the lengths that counts.
+            The ends of the moves, and the lengths that count.
         """
         problem, count, length, step = self.problem, len(self.walker), self.length, self.step
         v, cost, fall = self.point.noises[:, : problem.free], self.cost, self.fall
@@ -290,6 +290,7 @@ class _Walk:
         # The cost is at least 0.
         lower = after <= cost + ENOUGH * length * fall + 1e-15 * (1 + cost)
         if len(parts) > 1:
+            lower = lower & there.jacobian.flatten(1).isfinite().all(-1)
             best = torch.where(lower, after, torch.inf).reshape(count, -1).argmin(-1)
             # Where none is lower, the shortest is left behind.
             best = torch.where(lower.reshape(count, -1).any(-1), best, len(parts) - 1)

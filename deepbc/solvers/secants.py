@@ -5,8 +5,8 @@ With :math:`H` the inverse curvature of the Gauss-Newton model and :math:`y` the
 
 .. math:: B g = V^\top (\dots H \dots) V g + \frac{s^\top g}{s^\top y} \, s, \qquad V = I - \frac{y s^\top}{s^\top y},
 
-the latest secant outermost. A change is first corrected along its step, so that :math:`s^\top y` is the second
-derivative at the end of the step rather than its mean over it; steps then converge quadratically along it.
+the latest secant outermost. A change is first corrected along its step, so that :math:`s^\top y` is the curvature
+beyond the end of the step rather than its mean over it; steps then converge quadratically along it.
 
 References:
     Numerical Optimization (Nocedal and Wright, 2006), section 7.2.
@@ -68,7 +68,7 @@ class Secants:
             step: The step, with shape `(rows, free)`.
             change: How much the gradient changed over it, with that shape.
             along: How much it changed along it, the product of both, with shape `(rows,)`.
-            bend: The second derivative of the cost along the step, where it is 1 long, at its end, `(rows,)`.
+            bend: The curvature of the cost along the step beyond its end, where it is 1 long, with shape `(rows,)`.
             rows: The mask of the rows that made it.
         """
         square = dot(step, step)

@@ -8,7 +8,8 @@ With :math:`g` the gradient of the cost, :math:`A` the Jacobian of what must hol
 At first :math:`B` is that of the cost alone, as in `steps.Model`; then it is bent by the secants of the last few steps,
 over each of which :math:`g + A^\top \mu` changed, so that it knows how what must hold is curved. A step is shortened
 until the merit falls: the cost plus a multiple of what is missed. The multiple follows the multipliers also down again:
-one that stays high keeps a row so near to a curved constraint that its steps get tiny.
+one that stays high keeps a row so near to a curved constraint that its steps get tiny. One that falls could in theory
+let a row go round in circles, until it is out of steps and says so.
 
 References:
     Numerical Optimization (Nocedal and Wright, 2006), sections 18.3 and 18.4.

@@ -5,6 +5,7 @@ import torch
 
 from deepbc.mechanisms.splines import Spline
 from deepbc.nn.conditioner import Constant
+from deepbc.optimizer import Adam
 
 
 @pytest.fixture
@@ -46,6 +47,25 @@ def test_spline_is_the_identity_outside_its_box(spline):
         value, slope = sloped(far)
         assert torch.equal(value, far)
         assert torch.equal(slope, torch.ones_like(far))
+
+
+def test_infinities_stay(spline):
+    ends = torch.tensor([[torch.inf], [-torch.inf]], dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.equal(spline.only_inward(ends, ends[:, :0]), ends)
+        assert torch.equal(spline.outward(ends, ends[:, :0], slice(None)), ends)
+
+
+def test_weights_that_an_optimiser_moves_are_seen(spline):
+    at = places()
+    optimiser = Adam(spline, 0.1)
+    for _ in range(3):
+        spline.only_inward(at, at[:, :0]).square().sum().backward()
+        optimiser.step()
+        with torch.no_grad():
+            seen = spline.only_inward(at, at[:, :0])
+            assert torch.equal(spline.inward_sloped(at, at[:, :0])[0], spline._bins().inward(at))
+        assert torch.allclose(seen, spline.only_inward(at, at[:, :0]), rtol=0, atol=1e-13)
 
 
 def test_new_weights_are_seen(spline):

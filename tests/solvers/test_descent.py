@@ -42,7 +42,7 @@ def test_laws_that_are_cubics_take_few_steps():
     derived, rest = [], REST.repeat(800, 1)
 
     def law(v, given):
-        derived.append(v.requires_grad)
+        derived.append(len(v) if v.requires_grad else 0)
         return cubic(v), v[:, :0]
 
     walked = problem(law, rest)
@@ -50,7 +50,8 @@ def test_laws_that_are_cubics_take_few_steps():
 
     assert (found.trouble == Trouble.NONE).all()
     assert found.cost[: len(REST)].tolist() == pytest.approx([least(row) for row in REST.numpy()], abs=1e-11)
-    assert sum(derived) <= 5
+    # Without what the cubics say of the third derivative it is 3.5, and without cubics 7.
+    assert sum(derived) / len(rest) <= 3.3
 
 
 def test_lowest_walker_of_each_row_counts():
