@@ -80,7 +80,7 @@ def descend(problem: Problem, start: Point, *, smooth: float, steps: int, tolera
 
     walk.stop(slice(None), ended, tolerance)
 
-    return ended.finish(problem, smooth)
+    return ended.finish(problem)
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class _Ended:
 
         return torch.arange(count, len(self.cost), device=row.device)
 
-    def finish(self, problem: Problem, smooth: float) -> Found:
+    def finish(self, problem: Problem) -> Found:
         """Takes the last step of the walker of each row that ended lowest, the first of those that are alike."""
         noises, cost, trouble, step = self._lowest(problem.rows)
         point = problem.look(noises[:, : problem.free] + step)
