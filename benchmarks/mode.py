@@ -2,10 +2,9 @@
 
 The rows are those of Morpho-MNIST where DEEPBC_DATA is set, else as many drawn from its equations. A query is a random
 test row, and as antecedent the intensity of another one. The solvers run in turn and the least of three times counts,
-as it does for the forward pass: one `predict` of the same batch. How often a query's law was derived, and how often
-only looked at, are counts: they are the same on every machine. Each model has a process of its own, as it has in the
-program: memory that a fit left behind would make large batches faster, and those of `Linearized` more so than those of
-`Exact`. `--rows 2000` fits fewer rows, to try.
+as it does for the forward pass: one `predict` of the same batch. Times depend on the memory that the process keeps:
+fresh memory costs `Linearized` more than `Exact`. How often a query's law was derived, and how often only looked at,
+are counts, the same on every machine. `--rows 2000` fits fewer rows, to try.
 """
 
 import argparse
@@ -77,8 +76,7 @@ def counted():
             setattr(Problem, name, method)
 
 
-def race_all(model: Path, test: pd.DataFrame) -> None:
-    scm = bc.SCM.load(model)
+def race_all(scm: bc.SCM, test: pd.DataFrame) -> None:
     bc.backtrack(scm, *draw_queries(test, 100))
 
     print("  solver             queries   queries/s    forwards  > 1e-6 sd  > 1e-2 sd  largest (sd)")
@@ -93,9 +91,10 @@ def race_all(model: Path, test: pd.DataFrame) -> None:
         print(f"  {name} derives the law {derived:.1f} times a query and looks at it {looked:.1f} times")
 
 
-def alone(what: str, model: Path, test: Path) -> None:
-    """Measures in a process of its own."""
-    subprocess.run([sys.executable, __file__, "--measure", what, "--model", model, "--test", test], check=True)
+def measure_alone(model: Path, test: Path, count: int) -> None:
+    """Measures memory in a process of its own."""
+    words = [sys.executable, __file__, "--memory", str(count), "--model", str(model), "--test", str(test)]
+    subprocess.run(words, check=True)
 
 
 def measure_memory(model: Path, test: pd.DataFrame, count: int) -> None:
@@ -112,25 +111,25 @@ def main(rows: int | None) -> None:
     for title, bounds in (("bounds (64, 255)", {"intensity": (64, 255)}), ("no bounds", {})):
         scm = bc.SCM(morphomnist.truth().graph, bounds=bounds)
         scm.fit(train, seed=0)
-        print(f"\n{title}", flush=True)
+        print(f"\n{title}")
+        race_all(scm, test)
+        sys.stdout.flush()
         with tempfile.TemporaryDirectory() as folder:
             model, table = Path(folder) / "model", Path(folder) / "test.csv"
             scm.save(model)
             test.to_csv(table, index=False)
-            for what in ("time", *map(str, MEMORY_SIZES)):
-                alone(what, model, table)
+            for count in MEMORY_SIZES:
+                measure_alone(model, table, count)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, help="fit only so many rows")
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--test", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.measure == "time":
-        race_all(asked.model, pd.read_csv(asked.test))
-    elif asked.measure:
-        measure_memory(asked.model, pd.read_csv(asked.test), int(asked.measure))
+    if asked.memory:
+        measure_memory(asked.model, pd.read_csv(asked.test), asked.memory)
     else:
         main(asked.rows)
