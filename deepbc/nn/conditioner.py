@@ -20,9 +20,7 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-# So many numbers of a hidden layer at a time: they stay in a processor's cache.
-BLOCK = 262_144
-
+from deepbc.nn.sweeps import Units, derive_network, run_network
 
 class Parameters(nn.Module, ABC):
     """What computes the parameters of a law's components."""
@@ -96,10 +94,7 @@ class Conditioner(Parameters):
 
         outputs = _each(seen, self.linear[components], self.bias[components])
         if self.layers:
-            # Where nothing is kept for a derivative, what a block of rows needs on the way can serve the next one.
-            whole = torch.is_grad_enabled() or context.ndim == 1
-            blocks = (seen,) if whole else self._blocks(seen)
-            outputs = outputs + _joined([self._network(block, components) for block in blocks])
+            outputs = outputs + self._network(seen, components)
 
         return outputs.unsqueeze(-2) if alone else outputs
 
@@ -116,50 +111,28 @@ class Conditioner(Parameters):
         if not self.layers:
             return outputs, slopes.expand(len(context), -1, -1)
 
-        sweep = self._sweep_outward if context.shape[-1] <= outputs.shape[-1] else self._sweep_inward
-        added, bent = (_joined(parts) for parts in zip(*map(sweep, self._blocks(context)), strict=True))
+        added, bent = derive_network(context, self._units(0), self.last[0])
 
         return outputs + added, slopes + bent
 
-    @property
-    def _units(self) -> "list[_Units]":
-        return [layer for layer in self.layers if isinstance(layer, _Units)]
-
-    def _blocks(self, seen: Tensor) -> tuple[Tensor, ...]:
-        blocks: tuple[Tensor, ...] = seen.split(max(1, BLOCK // self.last.shape[:2].numel()))
-
-        return blocks
-
     def _network(self, seen: Tensor, components: slice) -> Tensor:
-        hidden = seen
-        for layer in self.layers:
-            hidden = layer(hidden, components)
+        if torch.is_grad_enabled():
+            hidden = seen
+            for layer in self.layers:
+                hidden = layer(hidden, components)
+            return _each(hidden, self.last[components])
 
-        return _each(hidden, self.last[components])
+        numbers = range(len(self.mask))[components]
+        rows = seen.reshape(seen.shape[:-1].numel() // len(numbers), len(numbers), seen.shape[-1])
+        parts = [run_network(rows[:, k], self._units(each), self.last[each]) for k, each in enumerate(numbers)]
 
-    def _sweep_outward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """The network and its derivatives, one input after the other."""
-        hidden = seen
-        sweeps: list[Tensor] = []
-        for layer in self._units:
-            hidden, weight = layer(hidden, slice(None)), layer.weight[0]
-            # Only the first layer sees the inputs themselves.
-            sweeps = [sweep @ weight for sweep in sweeps] or [*weight]
-            sweeps = [_slope(hidden).mul_(sweep) for sweep in sweeps]
+        return torch.stack(parts, dim=1).reshape(*seen.shape[:-1], self.last.shape[-1])
 
-        return _each(hidden, self.last), torch.stack([sweep @ self.last[0] for sweep in sweeps], dim=-1)
+    def _units(self, component: int) -> list[Units]:
+        """The layers of a component."""
+        layers = (layer for layer in self.layers if isinstance(layer, _Units))
 
-    def _sweep_inward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """The network and its derivatives, one output after the other."""
-        hidden, slopes = seen, []
-        for layer in self.layers:
-            hidden = layer(hidden, slice(None))
-            slopes.append(_slope(hidden))
-        sweeps = [*self.last[0].T]
-        for layer, slope in zip(reversed(self._units), reversed(slopes), strict=True):
-            sweeps = [(slope * sweep) @ layer.weight[0].T for sweep in sweeps]
-
-        return _each(hidden, self.last), torch.stack(sweeps, dim=-2)
+        return [(layer.weight[component], layer.bias[component]) for layer in layers]
 
 
 class _Units(nn.Module):
@@ -177,15 +150,6 @@ class _Units(nn.Module):
     def forward(self, hidden: Tensor, components: slice) -> Tensor:
         # In place, because memory that is touched for the first time is what a large batch waits for.
         return _each(hidden, self.weight[components], self.bias[components]).sigmoid_()
-
-
-def _slope(hidden: Tensor) -> Tensor:
-    """The slope of logistic units, by their values."""
-    return torch.addcmul(hidden, hidden, hidden, value=-1)
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([*parts]) if len(parts) > 1 else parts[0]
 
 
 def _each(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
