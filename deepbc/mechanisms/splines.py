@@ -162,7 +162,7 @@ class _Bins:
         w, h = (torch.cat([one, knots.diff(), one]) for knots in (knots_in, knots_out))
         d0, d1 = torch.cat([one, slopes[:-1], one]), torch.cat([one, slopes[1:], one])
         s = h / w
-        self.table = torch.stack([x0, w, y0, h, s, d0, s - d0, d0 + d1 - 2 * s], dim=-1)
+        self.table = (x0, w, y0, h, s, d0, s - d0, d0 + d1 - 2 * s)
 
     def inward(self, x: Tensor) -> Tensor:
         """Maps toward the noise."""
@@ -202,7 +202,9 @@ class _Bins:
         return torch.addcmul(x0, w, z), z, s, d0, more, c
 
     def _look_up(self, at: Tensor, knots: Tensor) -> tuple[Tensor, ...]:
-        return self.table[torch.bucketize(at.contiguous(), knots)].unbind(-1)
+        bins = torch.bucketize(at.contiguous(), knots).flatten()
+
+        return tuple(column.index_select(0, bins).view_as(at) for column in self.table)
 
 
 def _divisor(z: Tensor, s: Tensor, c: Tensor) -> Tensor:

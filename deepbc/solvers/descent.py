@@ -47,7 +47,7 @@ FEW, FEW_OF_MANY = 64, 0.1
 LARGEST_SURPRISE, SMALL, TURN, LITTLE, DEAR, RATHER_DEAR, SAVED = 0.3, 1e-3, 0.5, 0.1, 12.0, 1.0, 0.5
 ANYTHING = 1e30
 # What a walk has for each walker, beside its problem, its point and its secants.
-COLUMNS = ("walker", "cost", "gradient", "step", "fall", "gain", "stride", "length")
+COLUMNS = ("walker", "cost", "gradient", "step", "gain", "stride", "length")
 
 
 def descend(problem: Problem, start: Point, *, smooth: float, steps: int, tolerance: float, places: int = 0) -> Found:
@@ -71,30 +71,27 @@ def descend(problem: Problem, start: Point, *, smooth: float, steps: int, tolera
             break
         # A few rows that are done do no harm: taking them out costs more than another step of theirs.
         if count > max(FEW, FEW_OF_MANY * len(done)) and step:
-            walk.stop(done.nonzero().squeeze(-1), ended, tolerance)
+            walk.stop(done.nonzero().squeeze(-1), ended)
             walk = walk.select((~done).nonzero().squeeze(-1))
         before = walk
         walk, end = walk.advance()
         if not step and places:
             walk = walk.look_around(before, end, places, ended)
 
-    walk.stop(slice(None), ended, tolerance)
+    walk.stop(slice(None), ended)
 
-    return ended.finish(problem)
+    return ended.finish(problem, tolerance)
 
 
 @dataclass(slots=True)
 class _Ended:
-    """Where each walker ended: its noises, their cost, how it went, and the last step that it has still to take.
+    """Where walkers ended: their numbers, noises, costs, the last steps that they have still to take, and their gains.
 
     The first walkers are those of the rows themselves, in order. Of the others, `row` says whose they are, and `which`
     tells those of one row apart.
     """
 
-    noises: Tensor
-    cost: Tensor
-    trouble: Tensor
-    step: Tensor
+    parts: list[tuple[Tensor, ...]]
     row: Tensor
     which: Tensor
 
@@ -103,30 +100,16 @@ class _Ended:
         """What is known before any walker has ended."""
         none = walk.walker[:0]
 
-        return cls(
-            walk.point.noises.clone(),
-            walk.cost.clone(),
-            torch.full_like(walk.walker, Trouble.NO_NUMBER),
-            torch.zeros_like(walk.step),
-            none,
-            none,
-        )
+        return cls([], none, none)
 
-    def expect(self, row: Tensor, which: Tensor) -> Tensor:
-        """Makes room for further walkers of the given rows, and numbers them."""
-        count = len(self.cost)
-        self.row, self.which = row, which
-        for name in ("noises", "cost", "trouble", "step"):
-            column = getattr(self, name)
-            setattr(self, name, torch.cat([column, column[row]]))
-
-        return torch.arange(count, len(self.cost), device=row.device)
-
-    def finish(self, problem: Problem) -> Found:
+    def finish(self, problem: Problem, tolerance: float) -> Found:
         """Takes the last step of the walker of each row that ended lowest, the first of those that are alike."""
-        noises, cost, trouble, step = self._lowest(problem.rows)
+        noises, cost, step, gain = self._lowest(problem.rows)
         point = problem.look(noises[:, : problem.free] + step)
         after = problem.cost.value(point.noises, problem.rest)
+        # Out of steps or of digits, but there is nothing left to be gained.
+        trouble = torch.where(gain <= max(tolerance, NEARLY), int(Trouble.NONE), int(Trouble.SLOW))
+        trouble = torch.where(cost.isfinite() & total(step).isfinite(), trouble, int(Trouble.NO_NUMBER))
         taken = (trouble == Trouble.NONE) & (after <= cost)
         none = problem.rest[:, :0]
 
@@ -140,23 +123,20 @@ class _Ended:
             trouble=trouble,
         )
 
-    def _lowest(self, rows: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _lowest(self, rows: int) -> tuple[Tensor, ...]:
         """The columns of the walker of each row that ended lowest."""
-        columns = self.noises, self.cost, self.trouble, self.step
-        if not len(self.row):
-            return columns
+        walker, *columns = (torch.cat(column) for column in zip(*self.parts, strict=True))
+        noises, cost, step, gain = (torch.empty_like(each).index_copy_(0, walker, each) for each in columns)
 
-        rank = self.cost.nan_to_num(nan=torch.inf)
-        best = torch.arange(rows, device=rank.device)
-        for which in range(int(self.which.max()) + 1):
+        for which in range(int(self.which.max()) + 1 if len(self.which) else 0):
             chosen = (self.which == which).nonzero().squeeze(-1)
-            row, walker = self.row[chosen], rows + chosen
-            lower = rank[walker] < rank[best[row]]
-            best[row[lower]] = walker[lower]
+            row, other = self.row[chosen], rows + chosen
+            lower = (cost[other] < cost[row]) | cost[row].isnan()
+            row, other = row[lower], other[lower]
+            for column in (noises, cost, step, gain):
+                column[row] = column[other]
 
-        noises, cost, trouble, step = (column[best] for column in columns)
-
-        return noises, cost, trouble, step
+        return noises[:rows], cost[:rows], step[:rows], gain[:rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +165,6 @@ class _Walk:
         cost: The cost where it stands, with shape `(walkers,)`.
         gradient: The gradient there, with shape `(walkers, free)`.
         step: The step that it takes next, with that shape.
-        fall: The slope of the cost along that step.
         gain: Twice what a Gauss-Newton step should save, as part of the cost plus its scale. A bent step may also be
             small because a secant is far too stiff.
         stride: How many times as long as it is a step may be.
@@ -201,7 +180,6 @@ class _Walk:
     cost: Tensor
     gradient: Tensor
     step: Tensor
-    fall: Tensor
     gain: Tensor
     stride: Tensor
     length: Tensor
@@ -221,7 +199,6 @@ class _Walk:
             cost=cost,
             gradient=gradient,
             step=nowhere,
-            fall=none,
             gain=none,
             stride=torch.ones_like(none),
             length=none,
@@ -233,16 +210,13 @@ class _Walk:
         """Which walkers are done, with whatever success; what is no number is done."""
         return ~((self.gain > tolerance) & (self.gain < torch.inf) & (self.length >= SHORTEST))
 
-    def stop(self, rows: Tensor | slice, ended: _Ended, tolerance: float) -> None:
+    def stop(self, rows: Tensor | slice, ended: _Ended) -> None:
         """Notes where the given walkers end."""
-        walker, noises, cost, step = self.walker[rows], self.point.noises[rows], self.cost[rows], self.step[rows]
-        finite = cost.isfinite() & step.isfinite().all(-1)
-        # Out of steps or of digits, but there is nothing left to be gained.
-        trouble = torch.where(self.gain[rows] <= max(tolerance, NEARLY), int(Trouble.NONE), int(Trouble.SLOW))
-        ended.noises[walker], ended.step[walker] = noises, step
-        # Not that of the walk, which may be rounded off.
-        ended.cost[walker] = self.problem.cost.value(noises, self.problem.rest[rows]) if self.smooth else cost
-        ended.trouble[walker] = torch.where(finite, trouble, int(Trouble.NO_NUMBER))
+        noises, cost = self.point.noises[rows], self.cost[rows]
+        if self.smooth:
+            # Not that of the walk, which is rounded off.
+            cost = self.problem.cost.value(noises, self.problem.rest[rows])
+        ended.parts.append((self.walker[rows], noises, cost, self.step[rows], self.gain[rows]))
 
     def advance(self) -> "tuple[_Walk, _End]":
         """Tries the step of each walker; one that does not lower the cost is tried again at a part of its length."""
@@ -254,7 +228,7 @@ class _Walk:
 
         # Where the slope steepens along a step, the next one may well be longer.
         stride = torch.where(accepted & (along < 0), (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
-        bend = _bend(self.problem, self.point, end)
+        bend = _bend(self.problem, self.point, end, self.smooth)
         ahead = replace(
             self,
             point=end.point if every else end.point.where(accepted, self.point),
@@ -277,7 +251,7 @@ class _Walk:
             The ends of the moves, and the lengths that count.
         """
         problem, count, length, step = self.problem, len(self.walker), self.length, self.step
-        v, cost, fall = self.point.noises[:, : problem.free], self.cost, self.fall
+        v, cost, fall = self.point.noises[:, : problem.free], self.cost, dot(self.gradient, step)
         parts = next((parts for parts in PARTS if len(parts) * count <= self.tries), (1.0,))
         if len(parts) > 1:
             rows = torch.arange(count, device=length.device).repeat_interleave(len(parts))
@@ -302,15 +276,14 @@ class _Walk:
         return _End(move, there, after, model, gradient, lower & (dot(gradient, gradient) < torch.inf)), length
 
     def _aim(self, model: Model) -> dict[str, Any]:
-        """Computes the next step of each walker, how much the cost should fall along it, and how far it goes."""
+        """Computes the next step of each walker, what it may gain, and how far it goes."""
         straight = model.undo(self.gradient)
-        step = -(self.secants.undo(model, self.gradient) if self.secants else straight)
+        step = -self.secants.undo(model, self.gradient, straight)
         norm = dot(step, step).sqrt()
 
         return {
             "gradient": self.gradient,
             "step": step,
-            "fall": dot(self.gradient, step),
             "gain": dot(self.gradient, straight) / (self.problem.cost.scale + self.cost),
             "length": (LONGEST_STEP / norm.clamp_min(1e-300)).minimum(self.stride),
         }
@@ -322,7 +295,7 @@ class _Walk:
             before: The walk before its first step.
             end: The end of that step.
             places: How many places a row looks at.
-            ended: Makes room for the walkers.
+            ended: Takes up whose walkers they are.
         """
         doubtful = before.doubtful(end).nonzero().squeeze(-1)
         if not len(doubtful):
@@ -335,9 +308,10 @@ class _Walk:
         far = reach.sqrt().nan_to_num(posinf=0.0).unsqueeze(-1) * step
         stands = self.point.noises[doubtful, : problem.free], self.cost[doubtful]
         row, which, spot = find_valleys(problem, far, stands, places, self.smooth)
-        sent = self.select(doubtful[row])._sent(spot)
+        ended.row, ended.which = doubtful[row], which
+        sent = self.select(ended.row)._sent(spot)
 
-        return self._join(replace(sent, walker=ended.expect(doubtful[row], which)))
+        return self._join(replace(sent, walker=len(self.walker) + torch.arange(len(row), device=row.device)))
 
     def doubtful(self, end: _End) -> Tensor:
         """Says which rows look around after their first step, of which the end is given."""
@@ -360,7 +334,6 @@ class _Walk:
             self,
             step=spot - self.point.noises[:, : self.problem.free],
             length=torch.ones_like(self.length),
-            fall=torch.zeros_like(self.fall),
             gain=anything,
             cost=anything,
             secants=self.secants.cleared(),
@@ -389,32 +362,35 @@ class _Walk:
         )
 
 
-def _bend(problem: Problem, start: Point, end: _End) -> Tensor:
+def _bend(problem: Problem, start: Point, end: _End, smooth: float) -> Tensor:
     """The curvature of the cost along a move, beyond its end, where a move is 1 long, with shape `(rows,)`.
 
     Implied noises along the move are taken as the cubics that have the right values and derivatives at both ends. A
     step by this curvature leads as far along as two of Newton's steps would with them, unless that is much farther or
     much less far than the first of the two.
     """
-    free, model, move = problem.free, end.model, end.move
-    stiff = model.compliance.reciprocal()
-    slope, own = dot(end.gradient, move), total(torch.where(model.inverse > 0, move.square() / model.inverse, 0.0))
+    free, move, now = problem.free, end.move, end.model.residual
+    stiff = problem.cost.curvature(end.point.noises, problem.rest, smooth)
+    own, stiff = dot(move.square(), stiff[:, :free]), stiff[:, free:]
+    slope = dot(end.gradient, move)
     first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, end.point))
-    turn = 2 * (first + 2 * last - 3 * (end.point.noises - start.noises)[:, free:])
+    rose = end.point.noises[:, free:] - start.noises[:, free:]
+    turn = 2 * first.add(last, alpha=2).sub(rose, alpha=3)
     twist = 2 * (turn + first - last)
-    bend = own + total(torch.addcmul(last.square(), model.residual, turn) * stiff)
+    bend = own + total(torch.addcmul(last.square(), now, turn) * stiff)
 
     # Where Newton's step ends: the implied noises there, and their first and second derivatives.
-    ahead = (-slope / bend).clamp(-1.0, 1.0)
+    newton = -slope / bend
+    ahead = newton.clamp(-1.0, 1.0)
     by = ahead.unsqueeze(-1)
     half = torch.addcmul(last, by, torch.addcmul(turn, by, twist, value=1 / 3), value=0.5)
-    residual = torch.addcmul(model.residual, by, half)
+    residual = torch.addcmul(now, by, half)
     rise = torch.addcmul(last, by, torch.addcmul(turn, by, twist, value=0.5))
-    left = slope + ahead * own + total((residual * rise - model.residual * last) * stiff)
+    left = torch.addcmul(slope, ahead, own) + total(torch.addcmul(residual * rise, now, last, value=-1) * stiff)
     bends = own + total(torch.addcmul(rise.square(), residual, torch.addcmul(turn, by, twist)) * stiff)
-    beyond = -slope / (ahead - left / bends)
+    more = (ahead - left / bends) / newton
 
-    return torch.where((bend > 0) & (beyond > bend / MUCH) & (beyond < MUCH * bend), beyond, bend)
+    return torch.where((more > 1 / MUCH) & (more < MUCH), bend / more, bend)
 
 
 def _where(rows: Tensor, new: Tensor, old: Tensor) -> Tensor:

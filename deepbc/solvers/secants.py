@@ -46,9 +46,6 @@ class Secants:
 
     kept: tuple[_Secant, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.kept)
-
     def select(self, rows: Tensor) -> "Secants":
         """Takes the given rows."""
         return Secants(tuple(each.select(rows) for each in self.kept))
@@ -82,8 +79,18 @@ class Secants:
 
         return Secants((*self.kept[len(self.kept) + 1 - min(MEMORY, step.shape[-1]) :], latest))
 
-    def undo(self, model: Model, gradient: Tensor) -> Tensor:
-        """Applies the inverse of the model's curvature, bent, to a gradient `(rows, free)`."""
+    def undo(self, model: Model, gradient: Tensor, straight: Tensor | None = None) -> Tensor:
+        """Applies the inverse of the model's curvature, bent, to a gradient `(rows, free)`.
+
+        Args:
+            model: The model.
+            gradient: The gradient.
+            straight: What the model alone makes of it, where that is known.
+        """
+        if not self.kept or gradient.shape[-1] == 1:
+            straight = model.undo(gradient) if straight is None else straight
+            return self._undo_lone(gradient, straight) if self.kept else straight
+
         rest, shares = gradient, []
         for each in reversed(self.kept):
             shares.append(each.inverse * dot(each.step, rest))
@@ -94,3 +101,10 @@ class Secants:
             moved = moved + (share - each.inverse * dot(each.change, moved)).unsqueeze(-1) * each.step
 
         return moved
+
+    def _undo_lone(self, gradient: Tensor, straight: Tensor) -> Tensor:
+        """The same for one coordinate, of which a secant knows all."""
+        latest = self.kept[-1]
+        inverse = latest.inverse.unsqueeze(-1) * latest.step.square()
+
+        return torch.where(inverse > 0, inverse * gradient, straight)

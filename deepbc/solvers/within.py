@@ -237,7 +237,7 @@ class _Walk:
 
     def _aim(self, model: Model, gradient: Tensor, missed: Tensor, rows: Tensor) -> None:
         """Computes the next step of the rows of a mask, and how much the merit should fall along it."""
-        step, multipliers = _bent_step(model, gradient, missed, self.secants) if self.secants else model.step()
+        step, multipliers = _bent_step(model, gradient, missed, self.secants) if self.secants.kept else model.step()
         forced = (multipliers * (model.compliance == 0)).abs().amax(-1)
         missed = missed.abs().sum(-1)
         penalty = torch.maximum(2 * forced, self.penalty / 2 + forced)
