@@ -86,7 +86,11 @@ def map_sloped(
         elif turn is not None:
             by_context = turn
 
-    return z, torch.ones_like(z) if by_z is None else by_z, torch.zeros_like(context) if by_context is None else by_context
+    return (
+        z,
+        torch.ones_like(z) if by_z is None else by_z,
+        torch.zeros_like(context) if by_context is None else by_context,
+    )
 
 
 class Affine(Layer):

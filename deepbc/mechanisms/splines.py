@@ -166,23 +166,23 @@ class _Bins:
 
     def inward(self, x: Tensor) -> Tensor:
         """Maps toward the noise."""
-        return torch.where(x.isinf(), x, self._inward(x)[0])
+        return torch.where(x.isinf(), x, self._inward(x.flatten())[0].view_as(x))
 
     def outward(self, y: Tensor) -> Tensor:
         """Maps toward the value."""
-        return torch.where(y.isinf(), y, self._outward(y)[0])
+        return torch.where(y.isinf(), y, self._outward(y.flatten())[0].view_as(y))
 
     def inward_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the noise, with the slope."""
-        y, z, s, d0, more, c, q = self._inward(x)
+        y, z, s, d0, more, c, q = self._inward(x.flatten())
 
-        return y, _steep(z, s, d0, more, c, q)
+        return y.view_as(x), _steep(z, s, d0, more, c, q).view_as(x)
 
     def outward_sloped(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the value, with the slope."""
-        x, z, s, d0, more, c = self._outward(y)
+        x, z, s, d0, more, c = self._outward(y.flatten())
 
-        return x, _steep(z, s, d0, more, c, _divisor(z, s, c)).reciprocal()
+        return x.view_as(y), _steep(z, s, d0, more, c, _divisor(z, s, c)).reciprocal().view_as(y)
 
     def _inward(self, x: Tensor) -> tuple[Tensor, ...]:
         x0, w, y0, h, s, d0, more, c = self._look_up(x, self.knots_in)
@@ -202,9 +202,10 @@ class _Bins:
         return torch.addcmul(x0, w, z), z, s, d0, more, c
 
     def _look_up(self, at: Tensor, knots: Tensor) -> tuple[Tensor, ...]:
-        bins = torch.bucketize(at.contiguous(), knots).flatten()
+        bins = torch.bucketize(at.contiguous(), knots)
 
-        return tuple(column.index_select(0, bins).view_as(at) for column in self.table)
+        # Column by column, because then each of them lies together.
+        return tuple(column.index_select(0, bins) for column in self.table)
 
 
 def _divisor(z: Tensor, s: Tensor, c: Tensor) -> Tensor:

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc.nn.sweeps import Units, derive_network, run_network
+from deepbc.nn.sweeps import Network, derive_network, run_network
+
 
 class Parameters(nn.Module, ABC):
     """What computes the parameters of a law's components."""
@@ -91,10 +92,15 @@ class Conditioner(Parameters):
         # Each component sees its own part of the context, and one without siblings all of it.
         alone = len(self.mask) == 1
         seen = context if alone else context.unsqueeze(-2) * self.mask[components]
+        if self.layers and not torch.is_grad_enabled():
+            return self._run(seen.unsqueeze(-2) if alone else seen, components)
 
         outputs = _each(seen, self.linear[components], self.bias[components])
         if self.layers:
-            outputs = outputs + self._network(seen, components)
+            hidden = seen
+            for layer in self.layers:
+                hidden = layer(hidden, components)
+            outputs = outputs + _each(hidden, _laid(self.last[components]))
 
         return outputs.unsqueeze(-2) if alone else outputs
 
@@ -107,32 +113,30 @@ class Conditioner(Parameters):
         Returns:
             The parameters, with shape `(rows, outputs)`, and their derivatives, `(rows, outputs, parents)`.
         """
-        outputs, slopes = _each(context, self.linear, self.bias), self.linear.mT
         if not self.layers:
-            return outputs, slopes.expand(len(context), -1, -1)
+            return _each(context, self.linear, self.bias), self.linear.mT.expand(len(context), -1, -1)
 
-        added, bent = derive_network(context, self._units(0), self.last[0])
+        return derive_network(self._network(0), context)
 
-        return outputs + added, slopes + bent
-
-    def _network(self, seen: Tensor, components: slice) -> Tensor:
-        if torch.is_grad_enabled():
-            hidden = seen
-            for layer in self.layers:
-                hidden = layer(hidden, components)
-            return _each(hidden, self.last[components])
-
+    def _run(self, seen: Tensor, components: slice) -> Tensor:
+        """Computes the parameters `(*batch, components, outputs)` without a graph of what led to them."""
+        *batch, count, inputs = seen.shape
+        rows = seen.reshape(math.prod(batch), count, inputs)
         numbers = range(len(self.mask))[components]
-        rows = seen.reshape(seen.shape[:-1].numel() // len(numbers), len(numbers), seen.shape[-1])
-        parts = [run_network(rows[:, k], self._units(each), self.last[each]) for k, each in enumerate(numbers)]
+        parts = [run_network(self._network(number), rows[:, k]) for k, number in enumerate(numbers)]
+        joined = torch.stack(parts, dim=1) if count > 1 else parts[0]
 
-        return torch.stack(parts, dim=1).reshape(*seen.shape[:-1], self.last.shape[-1])
+        return joined.reshape(*batch, count, self.bias.shape[-1])
 
-    def _units(self, component: int) -> list[Units]:
-        """The layers of a component."""
+    def _network(self, component: int) -> Network:
         layers = (layer for layer in self.layers if isinstance(layer, _Units))
 
-        return [(layer.weight[component], layer.bias[component]) for layer in layers]
+        return Network(
+            [(layer.weight[component], layer.bias[component]) for layer in layers],
+            _laid(self.last[component]),
+            self.linear[component],
+            self.bias[component],
+        )
 
 
 class _Units(nn.Module):
@@ -150,6 +154,11 @@ class _Units(nn.Module):
     def forward(self, hidden: Tensor, components: slice) -> Tensor:
         # In place, because memory that is touched for the first time is what a large batch waits for.
         return _each(hidden, self.weight[components], self.bias[components]).sigmoid_()
+
+
+def _laid(last: Tensor) -> Tensor:
+    """Weights of few outputs, laid out so that products with them take half the time."""
+    return last.mT.contiguous().mT
 
 
 def _each(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -6,45 +6,54 @@ blocks, all of which use the same few sheets of memory: memory that is touched f
 would wait for.
 """
 
-__all__ = ["Units", "derive_network", "run_network"]
+__all__ = ["Network", "derive_network", "run_network"]
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-# The weights `(inputs, units)` of a layer and its biases `(units,)`.
-Units = tuple[Tensor, Tensor]
 
 # So many numbers of a hidden layer at a time: they stay in a processor's cache.
 BLOCK = 393_216
 
 
-@torch.no_grad()
-def run_network(seen: Tensor, layers: Sequence[Units], last: Tensor) -> Tensor:
-    """Computes the outputs of a network, with shape `(rows, outputs)`.
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network of logistic units, and a linear part beside it.
 
     Args:
-        seen: What the network sees, with shape `(rows, inputs)`.
-        layers: The layers of logistic units, at least one.
-        last: The weights of the outputs, with shape `(units, outputs)`.
+        layers: The weights `(inputs, units)` of each layer and its biases `(units,)`; at least one layer.
+        last: The weights of the outputs by the last units, with shape `(units, outputs)`.
+        linear: Their weights by the inputs, with shape `(inputs, outputs)`.
+        bias: Their biases, with shape `(outputs,)`.
     """
 
-    def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return (_values(block, layers, sheets)[-1] @ last,)
-
-    return _in_blocks(run, seen, layers, sheets=2)[0]
+    layers: Sequence[tuple[Tensor, Tensor]]
+    last: Tensor
+    linear: Tensor
+    bias: Tensor
 
 
 @torch.no_grad()
-def derive_network(seen: Tensor, layers: Sequence[Units], last: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the outputs of a network as `run_network` does, and their derivatives, `(rows, outputs, inputs)`."""
-    inputs, outputs = seen.shape[-1], last.shape[-1]
+def run_network(network: Network, seen: Tensor) -> Tensor:
+    """Computes the outputs, with shape `(rows, outputs)`, of inputs with shape `(rows, inputs)`."""
+
+    def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return (_outputs(network, block, _values(block, network.layers, sheets)[-1]),)
+
+    return _in_blocks(run, seen, network, sheets=2)[0]
+
+
+@torch.no_grad()
+def derive_network(network: Network, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes the outputs as `run_network` does, and their derivatives, with shape `(rows, outputs, inputs)`."""
+    inputs, outputs = network.linear.shape
     if inputs <= outputs:
-        found, *slopes = _in_blocks(_sweep_outward(layers, last), seen, layers, sheets=2 + inputs)
+        found, *slopes = _in_blocks(_sweep_outward(network), seen, network, sheets=2 + inputs)
         return found, torch.stack(slopes, dim=-1)
 
-    found, *slopes = _in_blocks(_sweep_inward(layers, last), seen, layers, sheets=2 + len(layers))
+    found, *slopes = _in_blocks(_sweep_inward(network), seen, network, sheets=2 + len(network.layers))
 
     return found, torch.stack(slopes, dim=-2)
 
@@ -53,17 +62,17 @@ def derive_network(seen: Tensor, layers: Sequence[Units], last: Tensor) -> tuple
 _Run = Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
-def _in_blocks(run: _Run, seen: Tensor, layers: Sequence[Units], sheets: int) -> list[Tensor]:
-    widest = max(len(bias) for _, bias in layers)
+def _in_blocks(run: _Run, seen: Tensor, network: Network, sheets: int) -> list[Tensor]:
+    widest = max(len(bias) for _, bias in network.layers)
     blocks = seen.chunk(max(1, -(-len(seen) * widest // BLOCK)))
     # In one piece: libraries that return much freed memory to the system return many pieces sooner than one.
-    room = seen.new_empty(sheets, len(blocks[0]) * widest)
-    parts = [run(block, room.unbind()) for block in blocks]
+    room = seen.new_empty(sheets, len(blocks[0]) * widest).unbind()
+    parts = [run(block, room) for block in blocks]
 
     return [torch.cat(part) for part in zip(*parts, strict=True)] if len(parts) > 1 else [*parts[0]]
 
 
-def _values(block: Tensor, layers: Sequence[Units], sheets: Sequence[Tensor]) -> list[Tensor]:
+def _values(block: Tensor, layers: Sequence[tuple[Tensor, Tensor]], sheets: Sequence[Tensor]) -> list[Tensor]:
     """The values of each layer's units, on the sheets in turn; those of layers further back may be gone."""
     values: list[Tensor] = []
     for k, (weight, bias) in enumerate(layers):
@@ -73,13 +82,13 @@ def _values(block: Tensor, layers: Sequence[Units], sheets: Sequence[Tensor]) ->
     return values
 
 
-def _sweep_outward(layers: Sequence[Units], last: Tensor) -> _Run:
+def _sweep_outward(network: Network) -> _Run:
     """The outputs, and their derivatives by each input."""
-    (first, _), *others = layers
+    (first, _), *others = network.layers
 
     def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
         spare, own, *free = sheets
-        (hidden,) = _values(block, layers[:1], [own])
+        (hidden,) = _values(block, network.layers[:1], [own])
         swept = [_steepen(by, hidden, _on(sheet, block, first)) for by, sheet in zip(first, free, strict=True)]
         for weight, bias in others:
             (hidden,) = _values(hidden, [(weight, bias)], [spare])
@@ -89,26 +98,28 @@ def _sweep_outward(layers: Sequence[Units], last: Tensor) -> _Run:
                 swept[k] = _steepen(after, hidden, after)
                 spare, free[k] = free[k], spare
 
-        return hidden @ last, *(sweep @ last for sweep in swept)
+        pairs = zip(network.linear, swept, strict=True)
+
+        return _outputs(network, block, hidden), *(torch.addmm(by, sweep, network.last) for by, sweep in pairs)
 
     return run
 
 
-def _sweep_inward(layers: Sequence[Units], last: Tensor) -> _Run:
+def _sweep_inward(network: Network) -> _Run:
     """The outputs, and the derivatives of each by all inputs."""
-    (first, _), *others = layers
+    (first, _), *others = network.layers
 
     def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
         spare, other, *kept = sheets
-        values = _values(block, layers, kept)
+        values = _values(block, network.layers, kept)
         slopes = []
-        for sweep in last.T:
+        for sweep, by in zip(network.last.T, network.linear.T, strict=True):
             for hidden, (weight, _) in zip(reversed(values[1:]), reversed(others), strict=True):
                 steep = _steepen(sweep, hidden, _on(spare, block, weight))
                 sweep = torch.mm(steep, weight.T, out=_on(other, block, weight.T))
-            slopes.append(_steepen(sweep, values[0], _on(spare, block, first)) @ first.T)
+            slopes.append(torch.addmm(by, _steepen(sweep, values[0], _on(spare, block, first)), first.T))
 
-        return values[-1] @ last, *slopes
+        return _outputs(network, block, values[-1]), *slopes
 
     return run
 
@@ -118,6 +129,10 @@ def _steepen(sweep: Tensor, hidden: Tensor, sheet: Tensor) -> Tensor:
     steep: Tensor = torch.ops.aten.sigmoid_backward.grad_input(sweep, hidden, grad_input=sheet)
 
     return steep
+
+
+def _outputs(network: Network, block: Tensor, hidden: Tensor) -> Tensor:
+    return torch.addmm(network.bias, block, network.linear).add_(hidden @ network.last)
 
 
 def _on(sheet: Tensor, block: Tensor, weight: Tensor) -> Tensor:

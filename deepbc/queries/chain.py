@@ -11,12 +11,14 @@ derive nothing but itself.
 
 __all__ = ["chainable", "derive"]
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from deepbc.scm import SCM
+from deepbc.variables import beside
 
 Rows = Mapping[str, Tensor]
 
@@ -51,35 +53,40 @@ def derive(
     x = dict(values)
     slopes: dict[str, Tensor] = {}
     implied, rows = [], []
-    column = {name: k for k, name in enumerate(free)}
-    first = next(iter(noise.values()))
+    empty = next(iter(noise.values()))[:, :0]
+    unit = dict(zip(free, torch.eye(len(free), dtype=empty.dtype, device=empty.device), strict=True))
 
     for name in names:
         if name in values and name not in reduced:
             continue
         mechanism, parents = scm.mechanisms[name], scm.graph.parents(name)
-        joined = torch.cat([x[each] for each in parents], dim=-1) if parents else first[:, :0]
+        joined = beside([x[each] for each in parents], empty)
         if name in reduced:
             u, by_parents = mechanism.abduct_sloped(reduced[name], joined)
             implied.append(u)
-            rows.append(_pull(by_parents, parents, x, slopes, len(free)))
+            pulled = _pull(by_parents, parents, x, slopes)
+            rows.append(u.new_zeros(len(u), len(free)) if pulled is None else pulled)
             continue
         x[name], by_noise, by_parents = mechanism.predict_sloped(noise[name], joined)
-        slope = _pull(by_parents, parents, x, slopes, len(free))
-        if name in column:
-            slope[:, column[name]] += by_noise.squeeze(-1)
-        slopes[name] = slope
+        pulled = _pull(by_parents, parents, x, slopes)
+        if name in unit:
+            # Where nothing else is sought, its own part is all.
+            own = by_noise * unit[name] if len(free) > 1 else by_noise
+            pulled = own if pulled is None else pulled + own
+        if pulled is not None:
+            slopes[name] = pulled
 
-    return torch.cat(implied, dim=-1), torch.stack(rows, dim=-2)
+    return beside(implied, empty), torch.stack(rows, dim=-2)
 
 
-def _pull(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows, free: int) -> Tensor:
-    """The derivatives by what is sought, `(rows, free)`, that come through the parents; a parent may stand still."""
-    pulled = by_parents.new_zeros(len(by_parents), free)
+def _pull(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows) -> Tensor | None:
+    """The derivatives by what is sought, `(rows, free)`, that come through the parents; None if all stand still."""
     parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
-    for name, part in zip(parents, parts, strict=True):
-        if name in slopes:
-            # What stands still pulls nothing, however steep the law is there.
-            pulled = pulled + torch.where(slopes[name] == 0, 0.0, part * slopes[name])
+    # What stands still pulls nothing, however steep the law is there.
+    pulls = [
+        torch.where(slopes[name] == 0, 0.0, part * slopes[name])
+        for name, part in zip(parents, parts, strict=True)
+        if name in slopes
+    ]
 
-    return pulled
+    return functools.reduce(torch.add, pulls) if pulls else None

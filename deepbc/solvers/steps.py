@@ -111,11 +111,11 @@ def slopes_of(problem: Problem, point: Point, smooth: float) -> tuple[Model, Ten
     free, cost = problem.free, problem.cost
     slope = cost.slope(point.noises, problem.rest, smooth)
     inverse = cost.compliance(point.noises, problem.rest, smooth)
-    movable = problem.movable[:, :free]
+    movable, own = problem.movable[:, :free], slope[:, :free]
     pull, compliance = slope[:, free:], inverse[:, free:]
-    gradient = movable * (slope[:, :free] + _apply(point.jacobian.mT, pull))
+    gradient = movable * (own + _apply(point.jacobian.mT, pull))
 
-    return Model(slope[:, :free], movable * inverse[:, :free], point.jacobian, pull * compliance, compliance), gradient
+    return Model(own, movable * inverse[:, :free], point.jacobian, pull * compliance, compliance), gradient
 
 
 def held_of(problem: Problem, point: Point, ends: Tensor, smooth: float) -> tuple[Model, Tensor, Tensor]:
