@@ -36,3 +36,18 @@ def test_parameters_follow_the_formula(components: int, batch: tuple[int, ...], 
         parameters = net(context, slice(None))
 
     np.testing.assert_allclose(parameters.detach().numpy(), by_hand(net, context.numpy()), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("parents", [1, 3])
+def test_parameters_are_the_same_to_the_last_digit_with_and_without_a_graph(parents: int) -> None:
+    stream = torch.Generator().manual_seed(0)
+    net = Conditioner(1, parents, 2, (32, 32), stream)
+    for each in net.parameters():
+        each.data = torch.randn(each.shape, generator=stream, dtype=torch.float64)
+    context = torch.randn(200, parents, generator=stream, dtype=torch.float64)
+
+    with torch.no_grad():
+        plain, (sloped, _) = net(context, slice(None)), net.derive(context)
+
+    assert torch.equal(plain, net(context, slice(None)))
+    assert torch.equal(plain[:, 0], sloped)
