@@ -77,20 +77,13 @@ def map_sloped(
     z: Tensor, context: Tensor, layers: Sequence[Callable[[Tensor, Tensor], Sloped]]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Maps through layers, with the derivatives by what comes in, `(rows, 1)`, and by the context, `(rows, inputs)`."""
-    by_z, by_context = None, None
+    by_z, by_context = torch.ones_like(z), torch.zeros_like(context)
     for layer in layers:
         z, slope, turn = layer(z, context)
-        by_z = slope if by_z is None else slope * by_z
-        if by_context is not None:
-            by_context = slope * by_context if turn is None else torch.addcmul(turn, slope, by_context)
-        elif turn is not None:
-            by_context = turn
+        by_z = slope * by_z
+        by_context = slope * by_context if turn is None else torch.addcmul(turn, slope, by_context)
 
-    return (
-        z,
-        torch.ones_like(z) if by_z is None else by_z,
-        torch.zeros_like(context) if by_context is None else by_context,
-    )
+    return z, by_z, by_context
 
 
 class Affine(Layer):

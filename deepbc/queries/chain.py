@@ -11,7 +11,6 @@ derive nothing but itself.
 
 __all__ = ["chainable", "derive"]
 
-import functools
 from collections.abc import Collection, Mapping, Sequence
 
 import torch
@@ -53,8 +52,9 @@ def derive(
     x = dict(values)
     slopes: dict[str, Tensor] = {}
     implied, rows = [], []
-    empty = next(iter(noise.values()))[:, :0]
-    unit = dict(zip(free, torch.eye(len(free), dtype=empty.dtype, device=empty.device), strict=True))
+    first = next(iter(noise.values()))
+    empty, still = first[:, :0], first.new_zeros(len(first), len(free))
+    unit = dict(zip(free, torch.eye(len(free), dtype=first.dtype, device=first.device), strict=True))
 
     for name in names:
         if name in values and name not in reduced:
@@ -64,29 +64,19 @@ def derive(
         if name in reduced:
             u, by_parents = mechanism.abduct_sloped(reduced[name], joined)
             implied.append(u)
-            pulled = _pull(by_parents, parents, x, slopes)
-            rows.append(u.new_zeros(len(u), len(free)) if pulled is None else pulled)
+            rows.append(sum(_pulls(by_parents, parents, x, slopes), still))
             continue
         x[name], by_noise, by_parents = mechanism.predict_sloped(noise[name], joined)
-        pulled = _pull(by_parents, parents, x, slopes)
-        if name in unit:
-            # Where nothing else is sought, its own part is all.
-            own = by_noise * unit[name] if len(free) > 1 else by_noise
-            pulled = own if pulled is None else pulled + own
-        if pulled is not None:
-            slopes[name] = pulled
+        slope = sum(_pulls(by_parents, parents, x, slopes), still)
+        slopes[name] = torch.addcmul(slope, by_noise, unit[name]) if name in unit else slope
 
     return beside(implied, empty), torch.stack(rows, dim=-2)
 
 
-def _pull(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows) -> Tensor | None:
-    """The derivatives by what is sought, `(rows, free)`, that come through the parents; None if all stand still."""
+def _pulls(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows) -> list[Tensor]:
+    """The derivatives by what is sought, `(rows, free)`, that come through each parent that does not stand still."""
     parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
-    # What stands still pulls nothing, however steep the law is there.
-    pulls = [
-        torch.where(slopes[name] == 0, 0.0, part * slopes[name])
-        for name, part in zip(parents, parts, strict=True)
-        if name in slopes
-    ]
+    pairs = [(slopes[name], part) for name, part in zip(parents, parts, strict=True) if name in slopes]
 
-    return functools.reduce(torch.add, pulls) if pulls else None
+    # Where one stands still it pulls nothing, however steep the law is there.
+    return [torch.where(slope == 0, 0.0, part * slope) for slope, part in pairs]
