@@ -26,8 +26,8 @@ from deepbc._checks import check_classes, check_derivable, check_type
 from deepbc.distances import Distance, Squared, read_distance
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
-from deepbc.queries.classes import Found, Rows, moving_classes, search_classes
-from deepbc.queries.plan import Plan
+from deepbc.queries.classes import Rows, Solved, moving_classes, search_classes
+from deepbc.queries.plan import ModePlan
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
 from deepbc.scm import SCM
@@ -120,9 +120,9 @@ def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, 
             parts.append(_solve(scm, question.select(rows), part, (solver, distance, scope), discrete))
             shown.advance()
 
-    whole = parts[0] if len(parts) == 1 else Found.joined(parts)
+    whole = parts[0] if len(parts) == 1 else Solved.joined(parts)
 
-    return Mode(whole.x, whole.u, _endings(Plan.of(scm, solver, distance, scope, aims), whole.trouble, outside))
+    return Mode(whole.x, whole.u, _endings(ModePlan.of(scm, solver, distance, scope, aims), whole.trouble, outside))
 
 
 def _solve(
@@ -131,21 +131,21 @@ def _solve(
     aims: Mapping[str, Asked],
     how: tuple[Solver, Distance, Sequence[str]],
     discrete: Sequence[str],
-) -> Found:
+) -> Solved:
     """Solves a chunk of rows; where classes or whole numbers may change, for the best of them."""
     if not discrete:
-        return Plan.of(scm, *how, aims).solve(question)
+        return ModePlan.of(scm, *how, aims).solve(question)
 
     solver, distance, scope = how
     brisk = _brisk(
         solver, all(isinstance(distance.of(name), Squared) for name in scm.graph), set(discrete) - set(scope)
     )
 
-    def solve(rows: Tensor, values: Rows, *, soft: bool, by: Solver = brisk) -> Found:
+    def solve(rows: Tensor, values: Rows, *, soft: bool, by: Solver = brisk) -> Solved:
         wanted = {name: each.select(rows) for name, each in aims.items() if name not in values}
         wanted |= {name: Asked(each, each, False) for name, each in values.items()}
         model = scm.softened(discrete) if soft else scm
-        return Plan.of(model, by, distance, scope, wanted).solve(question.select(rows))
+        return ModePlan.of(model, by, distance, scope, wanted).solve(question.select(rows))
 
     found = search_classes(scm, question, {name: aims.get(name) for name in discrete}, scope, distance, solve)
     if brisk is solver:
@@ -213,7 +213,7 @@ def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
     )
 
 
-def _endings(plan: Plan, trouble: Tensor, outside: Tensor) -> Endings:
+def _endings(plan: ModePlan, trouble: Tensor, outside: Tensor) -> Endings:
     """Says in words how each row ended."""
     solver = plan.solver
     statuses = [
@@ -256,7 +256,7 @@ def _endings(plan: Plan, trouble: Tensor, outside: Tensor) -> Endings:
     return Endings((*statuses, MISSED), code, solver.reach)
 
 
-def _unreached(plan: Plan) -> Status:
+def _unreached(plan: ModePlan) -> Status:
     """What a row says whose antecedent cannot be reached from where its solver ended."""
     names = ", ".join(map(repr, plan.aims))
     if not plan.reaches:

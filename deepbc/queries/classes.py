@@ -7,7 +7,7 @@ relaxed too. Then others are tried one by one until none is better, and what may
 The answer has hard classes, and what is asked holds with them.
 """
 
-__all__ = ["Found", "Rows", "all_classes", "few_classes", "moving_classes", "search_classes", "unchanging"]
+__all__ = ["Rows", "Solved", "all_classes", "few_classes", "moving_classes", "search_classes", "unchanging"]
 
 import itertools
 import math
@@ -35,7 +35,7 @@ Rows = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Solved:
     """The counterfactual values and noise of rows, each with shape `(rows, dim)`, and how each row ended."""
 
     x: Rows
@@ -43,24 +43,24 @@ class Found:
     trouble: Tensor
 
     @classmethod
-    def joined(cls, parts: Sequence["Found"]) -> "Found":
+    def joined(cls, parts: Sequence["Solved"]) -> "Solved":
         x = {name: torch.cat([part.x[name] for part in parts]) for name in parts[0].x}
         u = {name: torch.cat([part.u[name] for part in parts]) for name in parts[0].u}
 
         return cls(x, u, torch.cat([part.trouble for part in parts]))
 
-    def put(self, rows: Tensor, other: "Found") -> None:
+    def put(self, rows: Tensor, other: "Solved") -> None:
         """Puts other rows in the place of the given ones."""
         for mine, theirs in ((self.x, other.x), (self.u, other.u)):
             for name, each in mine.items():
                 each[rows] = theirs[name]
         self.trouble[rows] = other.trouble
 
-    def take(self, rows: Tensor) -> "Found":
+    def take(self, rows: Tensor) -> "Solved":
         """Takes the given rows."""
         x, u = ({name: each[rows] for name, each in part.items()} for part in (self.x, self.u))
 
-        return Found(x, u, self.trouble[rows])
+        return Solved(x, u, self.trouble[rows])
 
     def cost(self, rest: Mapping[str, Tensor], distance: Distance) -> Tensor:
         """What the noises cost beside those at rest, with shape `(rows,)`; infinite where a row failed."""
@@ -72,7 +72,7 @@ class Found:
 class Solve(Protocol):
     """Solves rows of a question with given values of the variables in question, or with smooth stand-ins for them."""
 
-    def __call__(self, rows: Tensor, values: Rows, *, soft: bool) -> Found: ...
+    def __call__(self, rows: Tensor, values: Rows, *, soft: bool) -> Solved: ...
 
 
 def unchanging(scm: SCM, names: Sequence[str], changing: Collection[str]) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def search_classes(
     scope: Collection[str],
     distance: Distance,
     solve: Solve,
-) -> Found:
+) -> Solved:
     """Finds the best values of discrete variables for each row, and the world that goes with them.
 
     Args:
@@ -164,7 +164,7 @@ class _Search:
         """The number of rows."""
         return self.question.batch.numel()
 
-    def all(self, combinations: Sequence[Rows]) -> Found:
+    def all(self, combinations: Sequence[Rows]) -> Solved:
         """Tries all combinations, the factual one first."""
         best = self._start()
         for _, values in self._groups(combinations):
@@ -172,7 +172,7 @@ class _Search:
 
         return best
 
-    def some(self, combinations: Sequence[Rows]) -> Found:
+    def some(self, combinations: Sequence[Rows]) -> Solved:
         """Relaxes what cannot all be tried, rounds it, and tries others one by one until none is better.
 
         A row of which no choice holds is not said to have none: not all were tried.
@@ -225,7 +225,7 @@ class _Search:
 
         return {name: after[name] for name in values}
 
-    def _start(self) -> Found:
+    def _start(self) -> Solved:
         """The world with factual classes, or those nearest to them that are allowed."""
         every = torch.arange(self.rows, device=self.scm.device)
         values = {name: self._nearest(name, self.question.x[name]) for name in self.variables}
@@ -240,7 +240,7 @@ class _Search:
 
         return hard if asked is None else hard.clamp(asked.lower, asked.upper)
 
-    def _others(self, name: str, best: Found) -> Tensor:
+    def _others(self, name: str, best: Solved) -> Tensor:
         """Other values to try for one variable, `(choices, rows, value)`: all classes, or the whole numbers beside."""
         variable, like = self.variables[name], self.question.x[name]
         if variable.levels:
@@ -251,7 +251,7 @@ class _Search:
 
         return beside.clamp(variable.lower, variable.upper)
 
-    def _try(self, best: Found, values: Rows, among: Tensor | None = None) -> Tensor:
+    def _try(self, best: Solved, values: Rows, among: Tensor | None = None) -> Tensor:
         """Solves with given values, `(choices, rows, value)`, where they are others and allowed; keeps what is better.
 
         Args:

@@ -1,6 +1,6 @@
 r"""The density of the worlds in which the antecedent holds, in free coordinates, and worlds drawn from it."""
 
-__all__ = ["Part", "Plan"]
+__all__ = ["DrawPlan", "Part"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DrawPlan:
     """Which part each variable has in the samples.
 
     Args:
@@ -79,7 +79,7 @@ class Plan:
     scope: tuple[str, ...]
 
     @classmethod
-    def of(cls, scm: SCM, sampler: Sampler, distance: Distance, scope: Sequence[str], question: Question) -> "Plan":
+    def of(cls, scm: SCM, sampler: Sampler, distance: Distance, scope: Sequence[str], question: Question) -> "DrawPlan":
         asked = {name: drawn_in(scm, name, each) if each.interval else each for name, each in question.asked.items()}
         names = tuple(name for name in scm.graph.order if name in {*asked, *scm.graph.ancestors(*asked)})
         met = () if sampler.penalty else tuple(name for name in names if name in asked)

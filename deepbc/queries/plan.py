@@ -1,6 +1,6 @@
 """What takes part in a question, and in which role: the problem that a solver sees, and the world from its solution."""
 
-__all__ = ["Plan"]
+__all__ = ["ModePlan"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 from deepbc.distances import Distance
 from deepbc.mechanisms.regions import HAIR
 from deepbc.queries.chain import chainable, derive
-from deepbc.queries.classes import Found, Rows, unchanging
+from deepbc.queries.classes import Rows, Solved, unchanging
 from deepbc.queries.question import Asked, Question
 from deepbc.scm import SCM
 from deepbc.solvers import Solver
@@ -20,7 +20,7 @@ from deepbc.variables import beside
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ModePlan:
     """What takes part in a question, and in which role.
 
     Args:
@@ -50,7 +50,7 @@ class Plan:
     @classmethod
     def of(
         cls, scm: SCM, solver: Solver, distance: Distance, scope: Sequence[str], aims: Mapping[str, Asked]
-    ) -> "Plan":
+    ) -> "ModePlan":
         names = tuple(name for name in scm.graph.order if name in {*aims, *scm.graph.ancestors(*aims)})
         scm = scm.precise(names)
         pinned = tuple(
@@ -71,7 +71,7 @@ class Plan:
         """Whether any noise that takes part may move."""
         return any(name in self.scope for name in (*self.free, *self.pinned))
 
-    def solve(self, question: Question) -> Found:
+    def solve(self, question: Question) -> Solved:
         """Solves for all rows, and completes them."""
         x, u, aims = dict(question.x), dict(question.u), self.aims
         problem = self._problem(x, u)
@@ -83,7 +83,7 @@ class Plan:
         trouble = torch.where(holds, int(Trouble.NONE), trouble)
 
         with torch.no_grad():
-            return Found(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
+            return Solved(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
 
     @property
     def _carriers(self) -> tuple[str, ...]:

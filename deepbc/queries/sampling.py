@@ -31,7 +31,7 @@ from deepbc.progress import progress
 from deepbc.queries.answer import Endings, answer
 from deepbc.queries.backtracking import find_mode, read_checked
 from deepbc.queries.classes import Rows, all_classes, few_classes, moving_classes
-from deepbc.queries.drawing import Part, Plan
+from deepbc.queries.drawing import DrawPlan, Part
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.results import Counterfactual, Diagnostics, not_converged
 from deepbc.samplers import Hamiltonian, Sampler
@@ -92,7 +92,7 @@ def backtrack_samples(
     check_count(samples, "samples", least=1)
     question = read_question(scm, factual, antecedent)
     read = read_checked(scm, question, distance)
-    plan = Plan.of(scm, sampler, read, scm.names(scope, "scope"), question)
+    plan = DrawPlan.of(scm, sampler, read, scm.names(scope, "scope"), question)
     streams = Streams.of(seed, _held(question))
 
     squared = all(isinstance(read.of(name), Squared) for name in scm.graph)
@@ -145,7 +145,7 @@ class _Mix:
     """
 
     scm: SCM
-    plan: Plan
+    plan: DrawPlan
     solver: Solver
     combinations: Sequence[Rows]
     samples: int
@@ -159,7 +159,7 @@ class _Mix:
         moved = [plan.distance.moved(name, each, many.u[name]) for name, each in mode.u.items()]
         cost = torch.where((mode.endings.code == 0) & allowed, torch.stack(moved).sum(0), torch.inf).reshape(-1, count)
         rows = (cost <= cost.amin(-1, keepdim=True) + DEAR).flatten().nonzero().squeeze(-1)
-        inner = Plan.of(self.scm, plan.sampler, plan.distance, plan.scope, many)
+        inner = DrawPlan.of(self.scm, plan.sampler, plan.distance, plan.scope, many)
         draws = max(self.samples, LEAST_DRAWS)
         part = inner.draw(many, mode, rows, draws, streams.split(count).select(rows), self.told, weigh=True)
 
