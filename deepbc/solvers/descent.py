@@ -45,6 +45,8 @@ FEW, FEW_OF_MANY = 64, 0.1
 # says, or turns a slope by this part and leaves a little to save; if it stays this dear; or if it is rather dear and
 # has saved no more than a part.
 LARGEST_SURPRISE, SMALL, TURN, LITTLE, DEAR, RATHER_DEAR, SAVED = 0.3, 1e-3, 0.5, 0.1, 12.0, 1.0, 0.5
+# A row that walks for longer is doubtful too, though it does not look around; on tame laws few do.
+PATIENCE = 6
 ANYTHING = 1e30
 # What a walk has for each walker, beside its problem, its point and its secants.
 COLUMNS = ("walker", "cost", "gradient", "step", "gain", "stride", "length")
@@ -69,6 +71,8 @@ def descend(problem: Problem, start: Point, *, smooth: float, steps: int, tolera
         count = int(done.sum())
         if count == len(done):
             break
+        if step == PATIENCE:
+            ended.doubt(walk.walker[~done])
         # A few rows that are done do no harm: taking them out costs more than another step of theirs.
         if count > max(FEW, FEW_OF_MANY * len(done)) and step:
             walk.stop(done.nonzero().squeeze(-1), ended)
@@ -88,19 +92,26 @@ class _Ended:
     """Where walkers ended: their numbers, noises, costs, the last steps that they have still to take, and their gains.
 
     The first walkers are those of the rows themselves, in order. Of the others, `row` says whose they are, and `which`
-    tells those of one row apart.
+    tells those of one row apart. `doubtful` says which rows looked around, or walked for long.
     """
 
     parts: list[tuple[Tensor, ...]]
     row: Tensor
     which: Tensor
+    doubtful: Tensor
 
     @classmethod
     def none_of(cls, walk: "_Walk") -> "_Ended":
         """What is known before any walker has ended."""
         none = walk.walker[:0]
 
-        return cls([], none, none)
+        return cls([], none, none, torch.zeros_like(walk.walker, dtype=torch.bool))
+
+    def doubt(self, walker: Tensor) -> None:
+        """Notes that the rows of these walkers are doubtful."""
+        rows = len(self.doubtful)
+        self.doubtful[walker[walker < rows]] = True
+        self.doubtful[self.row[walker[walker >= rows] - rows]] = True
 
     def finish(self, problem: Problem, tolerance: float) -> Found:
         """Takes the last step of the walker of each row that ended lowest, the first of those that are alike."""
@@ -121,6 +132,7 @@ class _Ended:
             cost=torch.where(taken, after, cost),
             missed=torch.zeros_like(cost),
             trouble=trouble,
+            doubtful=self.doubtful,
         )
 
     def _lowest(self, rows: int) -> tuple[Tensor, ...]:
@@ -295,9 +307,10 @@ class _Walk:
             before: The walk before its first step.
             end: The end of that step.
             places: How many places a row looks at.
-            ended: Takes up whose walkers they are.
+            ended: Takes up which rows look, and whose walkers they are.
         """
-        doubtful = before.doubtful(end).nonzero().squeeze(-1)
+        ended.doubtful = before.doubtful(end)
+        doubtful = ended.doubtful.nonzero().squeeze(-1)
         if not len(doubtful):
             return self
 

@@ -1,5 +1,8 @@
 r"""The most likely world to high precision: the walk down, and exact treatment of kinks and ends.
 
+A row that may have walked down the wrong valley looks around: along its first step, and where several noises are sought
+all around as well. From the lowest places it walks down again, and the lowest end counts.
+
 A cost with kinks is rounded off, less and less; noises that end near their kink are then held there, and the rest is
 solved once more. Where all costs are kinked, sets of as few noises as there are demands are tried as well. Ends of
 intervals are held or released by the sign of their multipliers, as active sets are.
@@ -22,6 +25,7 @@ from deepbc.solvers.descent import descend
 from deepbc.solvers.found import Found
 from deepbc.solvers.problem import Problem, Solution, Trouble
 from deepbc.solvers.steps import held_of, settled
+from deepbc.solvers.valleys import find_low_places
 from deepbc.solvers.within import descend_within
 
 # Where rows start again that failed: so many of their first steps from rest, or so far along all noises, whose signs
@@ -35,6 +39,9 @@ RETRIES = (
     (0.0, -3.0, -1),
     (0.0, 1.0, 1),
 )
+# Rows in doubt look at so many times as many places all around, where several noises are sought, but not so many that
+# places would be lost among them; from the lowest they walk down so many steps, and on if that pays.
+AROUND, MOST_NOISES, FIRST_STEPS = 4, 16, 40
 # How much kinks are rounded off, and how near to rest a noise then is held there.
 SMOOTHINGS, SNAP = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
 # How many sets of carriers are tried, and how often ends are held or released.
@@ -46,8 +53,8 @@ class Exact(Solver):
 
     Args:
         places: How many places a row looks at whose first step is not as good as it seemed, or saves little, to start
-            again from the best; 0 keeps the one start at the factual noise. Laws with many waves are better served by
-            more of them.
+            again from the best; where several noises are sought, four times as many more all around. 0 keeps the one
+            start at the factual noise. Laws with many waves are better served by more of them.
         steps: The most steps of a row.
         tolerance: A row takes its last step once that would save less than this part of its distance (plus one). Steps
             converge quadratically, so that what then remains is of the order of the square.
@@ -84,6 +91,8 @@ class Exact(Solver):
     def _smooth(self, problem: Problem, ends: Tensor, smooth: float) -> Found:
         """Walks down from rest, and from elsewhere where that leads nowhere."""
         found = self._descend(problem, problem.start, ends, smooth, self.places)
+        if self.places and 1 < problem.free <= MOST_NOISES:
+            self._look_all_around(problem, found, ends, smooth)
 
         for steps, way, sign in RETRIES if self.places and problem.free else ():
             failed = (found.trouble != Trouble.NONE).nonzero().squeeze(-1)
@@ -96,6 +105,26 @@ class Exact(Solver):
             found.improve(failed, self._descend(part, part.start + move, ends[failed], smooth))
 
         return found
+
+    def _look_all_around(self, problem: Problem, found: Found, ends: Tensor, smooth: float) -> None:
+        """Lets rows in doubt walk down from the lowest of many places around them too."""
+        rows = found.doubtful.nonzero().squeeze(-1)
+        if not len(rows):
+            return
+
+        part = problem.select(rows)
+        spots = find_low_places(part, found.cost[rows], AROUND * self.places, smooth)
+        few = spots.shape[1]
+        walker = torch.arange(len(rows), device=rows.device).repeat_interleave(few)
+        first = Exact(places=0, steps=min(FIRST_STEPS, self.steps), tolerance=self.tolerance)
+        ended = first._descend(part.select(walker), spots.flatten(0, 1), ends[rows][walker], smooth)
+        for which in range(few):
+            found.improve(rows, ended.take(slice(which, None, few)))
+
+        slow = rows[found.trouble[rows] == Trouble.SLOW]
+        if len(slow):
+            v = found.noises[slow, : problem.free]
+            found.put(slow, self._descend(problem.select(slow), v, ends[slow], smooth))
 
     def _rough(self, problem: Problem, ends: Tensor) -> Found:
         """Rounds the kinks off, less and less; then holds the noises that end at one, and solves for the rest."""

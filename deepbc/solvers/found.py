@@ -23,6 +23,7 @@ class Found:
         cost: The cost, with shape `(rows,)`.
         missed: How far the constraints are missed in all, with shape `(rows,)`.
         trouble: How the row ended.
+        doubtful: Whether there may well be a lower valley than that of the row.
     """
 
     noises: Tensor
@@ -32,6 +33,7 @@ class Found:
     cost: Tensor
     missed: Tensor
     trouble: Tensor
+    doubtful: Tensor
 
     def take(self, rows: Tensor | slice) -> "Found":
         """Takes the given rows."""

@@ -1,10 +1,11 @@
 """Other valleys of a cost: where a row may walk down that its first step did not lead to.
 
 The cost is looked at in many places along the first step, both ways, as far as can pay. A place that is lower than its
-neighbours is the floor of a valley, whose lowest point is that of the parabola through the three.
+neighbours is the floor of a valley, whose lowest point is that of the parabola through the three. Where several noises
+are sought, valleys lie beside that way too: places are then spread over all that can pay, and the lowest count.
 """
 
-__all__ = ["find_valleys"]
+__all__ = ["find_low_places", "find_valleys"]
 
 import torch
 from torch import Tensor
@@ -18,6 +19,10 @@ MOST = 3
 NEAR, LOWER = 1.5, 0.1
 # A valley is worth a walk whose floor costs less than this many times the least, plus the scale of the cost.
 WORTH = 1.5
+# No noise is sought so many standard deviations from rest, however little it costs.
+FARTHEST = 6.0
+# So many places are looked at together, so that what they need stays small.
+TOGETHER = 262_144
 
 
 def find_valleys(
@@ -55,10 +60,44 @@ def find_valleys(
     return row, which, problem.start[row] + along * far[row]
 
 
+def find_low_places(problem: Problem, cost: Tensor, places: int, smooth: float) -> Tensor:
+    """Looks all around for places to walk down from.
+
+    Args:
+        problem: The problem of the rows that look.
+        cost: What each row has found already, with shape `(rows,)`.
+        places: How many places are looked at.
+        smooth: How much the kinks of the cost are rounded off.
+
+    Returns:
+        The lowest few places of each row, with shape `(rows, few, free)`.
+    """
+    stiff = problem.cost.curvature(problem.rest, problem.rest, smooth)[:, : problem.free]
+    # As far as moving one noise alone would cost no more than what was found.
+    reach = problem.movable[:, : problem.free] * (2 * cost.unsqueeze(-1) / stiff).sqrt().clamp(max=FARTHEST)
+    spots = problem.start.unsqueeze(1) + _ball(places, reach) * reach.nan_to_num().unsqueeze(1)
+    index = _heights(problem, spots, smooth).topk(min(MOST, places), dim=1, largest=False).indices
+
+    return spots.gather(1, index.unsqueeze(-1).expand(-1, -1, problem.free))
+
+
+def _ball(places: int, like: Tensor) -> Tensor:
+    """Places spread evenly over the ball of radius 1, the same at all times, with shape `(places, free)`."""
+    free = like.shape[-1]
+    even: Tensor = torch.quasirandom.SobolEngine(free + 1, scramble=True, seed=0).draw(places, dtype=torch.float64)
+    ways = torch.special.ndtri(even[:, :free].clamp(1e-9, 1 - 1e-9))
+    radius = even[:, free:].pow(1 / free)
+
+    return (radius * ways / ways.norm(dim=-1, keepdim=True)).to(like)
+
+
 def _heights(problem: Problem, spots: Tensor, smooth: float) -> Tensor:
     """The cost at spots `(rows, places, free)`, with shape `(rows, places)`; infinite where it is no number."""
     rows, places, _ = spots.shape
-    many = problem.select(torch.arange(rows, device=spots.device).repeat_interleave(places))
-    cost = problem.cost.value(many.look(spots.flatten(0, 1)).noises, many.rest, smooth)
+    parts = []
+    for some in torch.arange(rows, device=spots.device).split(max(1, TOGETHER // places)):
+        many = problem.select(some.repeat_interleave(places))
+        cost = problem.cost.value(many.look(spots[some].flatten(0, 1)).noises, many.rest, smooth)
+        parts.append(cost.reshape(len(some), places))
 
-    return cost.reshape(rows, places).nan_to_num(nan=torch.inf)
+    return torch.cat(parts).nan_to_num(nan=torch.inf)

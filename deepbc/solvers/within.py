@@ -177,6 +177,7 @@ class _Walk:
             cost=self.problem.cost.value(noises, self.problem.rest),
             missed=self.missed.clone(),
             trouble=trouble,
+            doubtful=torch.zeros_like(trouble, dtype=torch.bool),
         )
 
     def _trouble(self, tolerance: float) -> Tensor:

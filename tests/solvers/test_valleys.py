@@ -4,8 +4,9 @@ import numpy as np
 import torch
 
 import deepbc as bc
+from deepbc.solvers import valleys
 from deepbc.solvers.problem import Cost, Problem, Term
-from deepbc.solvers.valleys import find_valleys
+from deepbc.solvers.valleys import find_low_places, find_valleys
 
 REST = torch.tensor([[0.3, 0.0], [-0.5, 1.0]], dtype=torch.float64)
 
@@ -58,3 +59,48 @@ def test_row_in_the_only_valley_stays():
     costs = torch.tensor([cost_at(spot, REST[each].numpy()) for each, spot in enumerate(spots)])
     row, _, _ = find_valleys(wavy(), far, (stands, costs), 24, 0.0)
     assert row.tolist() == []
+
+
+def bowl(weights=(1.0, 4.0, 1.0), movable=(True, True, True)):
+    """Two free noises that imply a third which follows them in waves; 5 rows."""
+    rest = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    none = rest.new_zeros(5, 0)
+    return Problem(
+        rest=rest,
+        movable=torch.tensor([movable] * 5),
+        lower=none,
+        upper=none,
+        given={"shift": 2 * rest[:, :1]},
+        law=lambda v, given: (torch.sin(3 * v).sum(-1, keepdim=True) + given["shift"], v[:, :0]),
+        cost=Cost([Term(bc.Squared(), weight, 1) for weight in weights], rest),
+        free=2,
+    )
+
+
+def test_low_places_are_the_lowest_of_a_ball():
+    problem, cost = bowl(), torch.linspace(0.5, 8.0, 5, dtype=torch.float64)
+    few, many = (find_low_places(problem, cost, places, 0.0) for places in (24, 2000))
+    own = ((many - problem.start.unsqueeze(1)).square() * torch.tensor([1.0, 4.0])).sum(-1)
+
+    # None costs more by its free noises alone than what was found, and more places lead lower.
+    assert (own <= cost.unsqueeze(-1) + 1e-9).all()
+    below, above = (problem.cost.value(problem.look(spots[:, 0]).noises, problem.rest) for spots in (many, few))
+    assert (below <= above).all()
+
+
+def test_low_places_do_not_depend_on_other_rows(monkeypatch):
+    problem, cost = bowl(), torch.linspace(0.5, 8.0, 5, dtype=torch.float64)
+    whole = find_low_places(problem, cost, 24, 0.0)
+    monkeypatch.setattr(valleys, "TOGETHER", 30)
+
+    assert torch.equal(find_low_places(problem, cost, 24, 0.0), whole)
+    assert torch.equal(find_low_places(problem.select(torch.tensor([3])), cost[3:4], 24, 0.0)[0], whole[3])
+
+
+def test_low_places_move_only_what_may_move_and_not_without_end():
+    problem = bowl(weights=(1.0, 0.0, 1.0), movable=(False, True, True))
+    spots = find_low_places(problem, torch.full((5,), 9.0).double(), 96, 0.0) - problem.start.unsqueeze(1)
+
+    assert (spots[..., 0] == 0).all()
+    assert (spots[..., 1] != 0).all()
+    assert spots.abs().max() <= valleys.FARTHEST
