@@ -88,7 +88,7 @@ def _ball(places: int, like: Tensor) -> Tensor:
     ways = torch.special.ndtri(even[:, :free].clamp(1e-9, 1 - 1e-9))
     radius = even[:, free:].pow(1 / free)
 
-    return (radius * ways / ways.norm(dim=-1, keepdim=True)).to(like)
+    return (radius * ways / torch.linalg.vector_norm(ways, dim=-1, keepdim=True)).to(like)
 
 
 def _heights(problem: Problem, spots: Tensor, smooth: float) -> Tensor:
