@@ -85,10 +85,10 @@ def _ball(places: int, like: Tensor) -> Tensor:
     """Places spread evenly over the ball of radius 1, the same at all times, with shape `(places, free)`."""
     free = like.shape[-1]
     even: Tensor = torch.quasirandom.SobolEngine(free + 1, scramble=True, seed=0).draw(places, dtype=torch.float64)
-    ways = torch.special.ndtri(even[:, :free].clamp(1e-9, 1 - 1e-9))
-    radius = even[:, free:].pow(1 / free)
+    ways: Tensor = torch.special.ndtri(even[:, :free].clamp(1e-9, 1 - 1e-9))
+    radius = even[:, free:] ** (1 / free)
 
-    return (radius * ways / torch.linalg.vector_norm(ways, dim=-1, keepdim=True)).to(like)
+    return (radius * ways * ways.square().sum(-1, keepdim=True).rsqrt()).to(like)
 
 
 def _heights(problem: Problem, spots: Tensor, smooth: float) -> Tensor:
