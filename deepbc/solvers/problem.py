@@ -67,11 +67,11 @@ class Cost:
         self.group = torch.arange(len(terms)).repeat_interleave(dims).to(rest.device)
         weights = torch.tensor([term.weight for term in terms], dtype=rest.dtype, device=rest.device)
         self.weights = weights[self.group]
-        # The largest weight: what is much or little is so beside it.
-        largest = weights.max().item() if len(weights) else 0.0
-        self.scale = largest or 1.0
+        # The least weight that counts: what is much or little is so beside it, however dear other noises are.
+        self.scale = min((term.weight for term in terms if term.weight), default=1.0)
         # Where all noises move for free, all are alike.
-        self.floored = self.weights.clamp_min(LEAST_WEIGHT * largest) if largest else torch.ones_like(self.weights)
+        floor = LEAST_WEIGHT * self.scale if any(term.weight for term in terms) else 1.0
+        self.floored = torch.where(self.weights > 0, self.weights, floor)
         self._doubled = 2 * self.floored
         self.quadratic = all(isinstance(term.distance, Squared) for term in terms)
         parts = zip(self.terms, self.split(rest), strict=True)

@@ -304,6 +304,23 @@ def test_curved_constraint_is_the_minimum_over_a_grid(wanted):
     assert cf.distance.item() == pytest.approx((grid**2 + (wanted - np.sin(3 * grid)) ** 2).min(), abs=1e-6)
 
 
+# a, b, c -> d = a + b + c + u.
+@pytest.mark.parametrize("dear", [1e3, 1e6, 1e10, 1e14])
+def test_dear_noise_stays_and_others_share_as_in_closed_form(dear):
+    total = bc.Equation(
+        predict=lambda u, parents: sum(parents.values()) + u, abduct=lambda x, parents: x - sum(parents.values())
+    )
+    scm = bc.SCM(bc.CausalGraph.parse("a, b, c -> d"), {**dict.fromkeys("abc", identity()), "d": total})
+    weights = {"a": dear, "b": 1.0, "c": 5.0, "d": 2.0}
+
+    cf = bc.backtrack(scm, dict.fromkeys("abcd", 0.0), {"d": 3.0}, distance=bc.Squared(weights))
+
+    # O1 with J of ones: every noise moves by its share of 1 / weight.
+    shares = {name: 3 / weight / sum(1 / each for each in weights.values()) for name, weight in weights.items()}
+    assert {name: cf.noise[name].item() for name in "abcd"} == pytest.approx(shares, abs=1e-9)
+    assert cf.status == "converged"
+
+
 # a, b -> y, where y = law(a, b) + spread u.
 @pytest.mark.parametrize(
     ("law", "spread"),
