@@ -1,7 +1,7 @@
 r"""The most likely world to high precision: the walk down, and exact treatment of kinks and ends.
 
-A row that may have walked down the wrong valley looks around: along its first step, and where several noises are sought
-all around as well. From the lowest places it walks down again, and the lowest end counts.
+A row that may have walked down the wrong valley looks around: along its first step, and all around where several noises
+are sought or constraints are to be met. From the lowest places it walks down again, and the lowest end counts.
 
 A cost with kinks is rounded off, less and less; noises that end near their kink are then held there, and the rest is
 solved once more. Where all costs are kinked, sets of as few noises as there are demands are tried as well. Ends of
@@ -39,8 +39,8 @@ RETRIES = (
     (0.0, -3.0, -1),
     (0.0, 1.0, 1),
 )
-# Rows in doubt look at so many times as many places all around, where several noises are sought, but not so many that
-# places would be lost among them; from the lowest they walk down so many steps, and on if that pays.
+# Rows in doubt look at so many times as many places all around, unless so many noises are sought that places are lost
+# among them; from the lowest they walk down so many steps, and on if that pays.
 AROUND, MOST_NOISES, FIRST_STEPS = 4, 16, 40
 # How much kinks are rounded off, and how near to rest a noise then is held there.
 SMOOTHINGS, SNAP = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
@@ -53,8 +53,8 @@ class Exact(Solver):
 
     Args:
         places: How many places a row looks at whose first step is not as good as it seemed, or saves little, to start
-            again from the best; where several noises are sought, four times as many more all around. 0 keeps the one
-            start at the factual noise. Laws with many waves are better served by more of them.
+            again from the best; where several noises are sought or something constrains them, four times as many all
+            around. 0 keeps the one start at the factual noise. Laws with many waves are better served by more of them.
         steps: The most steps of a row.
         tolerance: A row takes its last step once that would save less than this part of its distance (plus one). Steps
             converge quadratically, so that what then remains is of the order of the square.
@@ -74,12 +74,14 @@ class Exact(Solver):
 
     def solve(self, problem: Problem) -> Solution:
         ends = _first_ends(problem)
-        found = self._settle(problem, self._find(problem, ends))
+        found = self._settle(problem, self._find(problem, ends, around=self.places > 0))
 
         return Solution(torch.where(found.still, problem.rest, found.noises), found.trouble)
 
-    def _find(self, problem: Problem, ends: Tensor) -> Found:
-        return self._rough(problem, ends) if problem.cost.rough else self._smooth(problem, ends, 0.0)
+    def _find(self, problem: Problem, ends: Tensor, *, around: bool = False) -> Found:
+        find = self._rough if problem.cost.rough else self._smooth
+
+        return find(problem, ends, around=around)
 
     def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, places: int = 0) -> Found:
         start, steps, tolerance = problem.linearize(v), self.steps, self.tolerance
@@ -88,10 +90,11 @@ class Exact(Solver):
 
         return descend_within(problem, start, ends, smooth=smooth, steps=steps, tolerance=tolerance)
 
-    def _smooth(self, problem: Problem, ends: Tensor, smooth: float) -> Found:
-        """Walks down from rest, and from elsewhere where that leads nowhere."""
+    def _smooth(self, problem: Problem, ends: Tensor, smooth: float = 0.0, *, around: bool) -> Found:
+        """Walks down from rest, and from elsewhere where that is in doubt, or leads nowhere."""
         found = self._descend(problem, problem.start, ends, smooth, self.places)
-        if self.places and 1 < problem.free <= MOST_NOISES:
+        # Without constraints, the way along the first step is all there is of one noise.
+        if around and (2 if settled(problem) else 1) <= problem.free <= MOST_NOISES:
             self._look_all_around(problem, found, ends, smooth)
 
         for steps, way, sign in RETRIES if self.places and problem.free else ():
@@ -108,12 +111,12 @@ class Exact(Solver):
 
     def _look_all_around(self, problem: Problem, found: Found, ends: Tensor, smooth: float) -> None:
         """Lets rows in doubt walk down from the lowest of many places around them too."""
-        rows = found.doubtful.nonzero().squeeze(-1)
+        rows = (found.doubtful & (found.cost > 0)).nonzero().squeeze(-1)
         if not len(rows):
             return
 
         part = problem.select(rows)
-        spots = find_low_places(part, found.cost[rows], AROUND * self.places, smooth)
+        spots = find_low_places(part, found.take(rows), AROUND * self.places, smooth)
         few = spots.shape[1]
         walker = torch.arange(len(rows), device=rows.device).repeat_interleave(few)
         first = Exact(places=0, steps=min(FIRST_STEPS, self.steps), tolerance=self.tolerance)
@@ -123,12 +126,13 @@ class Exact(Solver):
 
         slow = rows[found.trouble[rows] == Trouble.SLOW]
         if len(slow):
-            v = found.noises[slow, : problem.free]
-            found.put(slow, self._descend(problem.select(slow), v, ends[slow], smooth))
+            again = self._descend(problem.select(slow), found.noises[slow, : problem.free], ends[slow], smooth)
+            done = again.trouble == Trouble.NONE
+            found.put(slow[done], again.take(done))
 
-    def _rough(self, problem: Problem, ends: Tensor) -> Found:
+    def _rough(self, problem: Problem, ends: Tensor, *, around: bool) -> Found:
         """Rounds the kinks off, less and less; then holds the noises that end at one, and solves for the rest."""
-        rounded = self._smooth(problem, ends, SMOOTHINGS[0])
+        rounded = self._smooth(problem, ends, SMOOTHINGS[0], around=around)
         for smooth in SMOOTHINGS[1:]:
             rounded = self._descend(problem, rounded.noises[:, : problem.free], ends, smooth)
 

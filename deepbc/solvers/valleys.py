@@ -10,7 +10,8 @@ __all__ = ["find_low_places", "find_valleys"]
 import torch
 from torch import Tensor
 
-from deepbc.solvers.problem import Problem
+from deepbc.solvers.found import Found
+from deepbc.solvers.problem import Point, Problem
 from deepbc.solvers.steps import dot
 
 # A row walks down so many valleys at most.
@@ -19,6 +20,8 @@ MOST = 3
 NEAR, LOWER = 1.5, 0.1
 # A valley is worth a walk whose floor costs less than this many times the least, plus the scale of the cost.
 WORTH = 1.5
+# A place that misses what must hold costs so many times what the force there makes of it.
+FORCE = 5.0
 # No noise is sought so many standard deviations from rest, however little it costs.
 FARTHEST = 6.0
 # So many places are looked at together, so that what they need stays small.
@@ -60,23 +63,24 @@ def find_valleys(
     return row, which, problem.start[row] + along * far[row]
 
 
-def find_low_places(problem: Problem, cost: Tensor, places: int, smooth: float) -> Tensor:
+def find_low_places(problem: Problem, found: Found, places: int, smooth: float) -> Tensor:
     """Looks all around for places to walk down from.
 
     Args:
         problem: The problem of the rows that look.
-        cost: What each row has found already, with shape `(rows,)`.
+        found: What each row has found already.
         places: How many places are looked at.
         smooth: How much the kinks of the cost are rounded off.
 
     Returns:
-        The lowest few places of each row, with shape `(rows, few, free)`.
+        The lowest few places of each row, with shape `(rows, few, free)`; what is missed there counts as well.
     """
     stiff = problem.cost.curvature(problem.rest, problem.rest, smooth)[:, : problem.free]
     # As far as moving one noise alone would cost no more than what was found.
-    reach = problem.movable[:, : problem.free] * (2 * cost.unsqueeze(-1) / stiff).sqrt().clamp(max=FARTHEST)
+    reach = problem.movable[:, : problem.free] * (2 * found.cost.unsqueeze(-1) / stiff).sqrt().clamp(max=FARTHEST)
     spots = problem.start.unsqueeze(1) + _ball(places, reach) * reach.nan_to_num().unsqueeze(1)
-    index = _heights(problem, spots, smooth).topk(min(MOST, places), dim=1, largest=False).indices
+    force = torch.cat([torch.full_like(reach[:, :1], problem.cost.scale), found.multipliers.abs()], dim=-1).amax(-1)
+    index = _heights(problem, spots, smooth, FORCE * force).topk(min(MOST, places), dim=1, largest=False).indices
 
     return spots.gather(1, index.unsqueeze(-1).expand(-1, -1, problem.free))
 
@@ -91,13 +95,27 @@ def _ball(places: int, like: Tensor) -> Tensor:
     return (radius * ways * ways.square().sum(-1, keepdim=True).rsqrt()).to(like)
 
 
-def _heights(problem: Problem, spots: Tensor, smooth: float) -> Tensor:
-    """The cost at spots `(rows, places, free)`, with shape `(rows, places)`; infinite where it is no number."""
+def _heights(problem: Problem, spots: Tensor, smooth: float, force: Tensor | None = None) -> Tensor:
+    """The cost at spots `(rows, places, free)`, with shape `(rows, places)`; infinite where it is no number.
+
+    A force, `(rows,)`, is what a unit costs of what is missed.
+    """
     rows, places, _ = spots.shape
     parts = []
     for some in torch.arange(rows, device=spots.device).split(max(1, TOGETHER // places)):
         many = problem.select(some.repeat_interleave(places))
-        cost = problem.cost.value(many.look(spots[some].flatten(0, 1)).noises, many.rest, smooth)
+        point = many.look(spots[some].flatten(0, 1))
+        cost = many.cost.value(point.noises, many.rest, smooth)
+        if force is not None:
+            cost = cost + force[some].repeat_interleave(places) * _missed(many, point)
         parts.append(cost.reshape(len(some), places))
 
     return torch.cat(parts).nan_to_num(nan=torch.inf)
+
+
+def _missed(problem: Problem, point: Point) -> Tensor:
+    """How far constraints, and implied noises that may not move, are missed in all, with shape `(rows,)`."""
+    outside = torch.maximum(problem.lower - point.values, point.values - problem.upper).clamp_min(0.0)
+    moved = torch.where(problem.movable, 0.0, (point.noises - problem.rest).abs())
+
+    return outside.sum(-1) + moved.sum(-1)

@@ -177,7 +177,8 @@ class _Walk:
             cost=self.problem.cost.value(noises, self.problem.rest),
             missed=self.missed.clone(),
             trouble=trouble,
-            doubtful=torch.zeros_like(trouble, dtype=torch.bool),
+            # None of them looked around.
+            doubtful=torch.ones_like(trouble, dtype=torch.bool),
         )
 
     def _trouble(self, tolerance: float) -> Tensor:

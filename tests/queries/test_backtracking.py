@@ -304,6 +304,30 @@ def test_curved_constraint_is_the_minimum_over_a_grid(wanted):
     assert cf.distance.item() == pytest.approx((grid**2 + (wanted - np.sin(3 * grid)) ** 2).min(), abs=1e-6)
 
 
+# a -> b; a, b -> y, a predictor.
+def test_valleys_of_a_wavy_score_are_found():
+    def mean(a):
+        return a + 0.5 * torch.sin(2 * a)
+
+    law = bc.Equation(
+        predict=lambda u, parents: mean(parents["a"]) + 0.6 * u,
+        abduct=lambda x, parents: (x - mean(parents["a"])) / 0.6,
+    )
+    score = bc.Predictor(lambda parents: torch.sigmoid(parents["a"] * parents["b"] + parents["b"]))
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b; a, b -> y"), {"a": identity(), "b": law, "y": score})
+    rows, y = scm.sample(1000, seed=0), scm.sample(1000, seed=1).values["y"]
+
+    cf = bc.backtrack(scm, rows.values, {"y": y})
+
+    # Of every a there is one b with that score, so that the grid meets it exactly.
+    a = torch.linspace(-7, 7, 4000, dtype=torch.float64)
+    u_b = (torch.logit(y)[:, None] / (a + 1) - mean(a)) / 0.6
+    lowest = ((a - rows.noise["a"][:, None]) ** 2 + (u_b - rows.noise["b"][:, None]) ** 2).amin(1)
+    assert (cf.status == "converged").all()
+    # Of rows that do not look around, 117 are worse.
+    assert (cf.distance > lowest + 1e-3).sum() <= 2
+
+
 # a, b, c -> d = a + b + c + u.
 @pytest.mark.parametrize("dear", [1e3, 1e6, 1e10, 1e14])
 def test_dear_noise_stays_and_others_share_as_in_closed_form(dear):

@@ -5,6 +5,7 @@ import torch
 
 import deepbc as bc
 from deepbc.solvers import valleys
+from deepbc.solvers.found import Found
 from deepbc.solvers.problem import Cost, Problem, Term
 from deepbc.solvers.valleys import find_low_places, find_valleys
 
@@ -77,9 +78,16 @@ def bowl(weights=(1.0, 4.0, 1.0), movable=(True, True, True)):
     )
 
 
+def found(problem, cost):
+    """What rows have found that cost so much."""
+    none = problem.rest[:, :0]
+    known = torch.zeros_like(cost, dtype=torch.long)
+    return Found(problem.rest, ~problem.movable, none.long(), none, cost, torch.zeros_like(cost), known, known > 0)
+
+
 def test_low_places_are_the_lowest_of_a_ball():
     problem, cost = bowl(), torch.linspace(0.5, 8.0, 5, dtype=torch.float64)
-    few, many = (find_low_places(problem, cost, places, 0.0) for places in (24, 2000))
+    few, many = (find_low_places(problem, found(problem, cost), places, 0.0) for places in (24, 2000))
     own = ((many - problem.start.unsqueeze(1)).square() * torch.tensor([1.0, 4.0])).sum(-1)
 
     # None costs more by its free noises alone than what was found, and more places lead lower.
@@ -90,16 +98,18 @@ def test_low_places_are_the_lowest_of_a_ball():
 
 def test_low_places_do_not_depend_on_other_rows(monkeypatch):
     problem, cost = bowl(), torch.linspace(0.5, 8.0, 5, dtype=torch.float64)
-    whole = find_low_places(problem, cost, 24, 0.0)
+    whole = find_low_places(problem, found(problem, cost), 24, 0.0)
     monkeypatch.setattr(valleys, "TOGETHER", 30)
 
-    assert torch.equal(find_low_places(problem, cost, 24, 0.0), whole)
-    assert torch.equal(find_low_places(problem.select(torch.tensor([3])), cost[3:4], 24, 0.0)[0], whole[3])
+    assert torch.equal(find_low_places(problem, found(problem, cost), 24, 0.0), whole)
+    alone = problem.select(torch.tensor([3]))
+    assert torch.equal(find_low_places(alone, found(alone, cost[3:4]), 24, 0.0)[0], whole[3])
 
 
 def test_low_places_move_only_what_may_move_and_not_without_end():
     problem = bowl(weights=(1.0, 0.0, 1.0), movable=(False, True, True))
-    spots = find_low_places(problem, torch.full((5,), 9.0).double(), 96, 0.0) - problem.start.unsqueeze(1)
+    known = found(problem, torch.full((5,), 9.0).double())
+    spots = find_low_places(problem, known, 96, 0.0) - problem.start.unsqueeze(1)
 
     assert (spots[..., 0] == 0).all()
     assert (spots[..., 1] != 0).all()
