@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# So many numbers of a hidden layer at a time: they stay in a processor's cache.
-BLOCK = 393_216
+# So many numbers of a hidden layer at a time. A power of two, like the chunks of rows in which laws are asked, so that
+# rows fall into the same blocks however they come: products of other sizes may differ in their last digit.
+BLOCK = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Network:
     """A network of logistic units, and a linear part beside it.
 
     Args:
-        layers: The weights `(inputs, units)` of each layer and its biases `(units,)`; at least one layer.
+        layers: The weights `(inputs, units)` of each layer and its biases `(units,)`; at least one layer and one input.
         last: The weights of the outputs by the last units, with shape `(units, outputs)`.
         linear: Their weights by the inputs, with shape `(inputs, outputs)`.
         bias: Their biases, with shape `(outputs,)`.
@@ -64,7 +65,7 @@ _Run = Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 def _in_blocks(run: _Run, seen: Tensor, network: Network, sheets: int) -> list[Tensor]:
     widest = max(len(bias) for _, bias in network.layers)
-    blocks = seen.chunk(max(1, -(-len(seen) * widest // BLOCK)))
+    blocks = seen.split(max(1, BLOCK // widest))
     # In one piece: libraries that return much freed memory to the system return many pieces sooner than one.
     room = seen.new_empty(sheets, len(blocks[0]) * widest).unbind()
     parts = [run(block, room) for block in blocks]

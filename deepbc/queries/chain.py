@@ -68,7 +68,8 @@ def derive(
             continue
         x[name], by_noise, by_parents = mechanism.predict_sloped(noise[name], joined)
         slope = sum(_pulls(by_parents, parents, x, slopes), still)
-        slopes[name] = torch.addcmul(slope, by_noise, unit[name]) if name in unit else slope
+        # However steep it is by its own noise, by the others it is not.
+        slopes[name] = slope + torch.where(unit[name] > 0, by_noise, 0.0) if name in unit else slope
 
     return beside(implied, empty), torch.stack(rows, dim=-2)
 

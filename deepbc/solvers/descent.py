@@ -64,7 +64,7 @@ def descend(problem: Problem, start: Point, *, smooth: float, steps: int, tolera
         places: How many places a row looks at whose first step is not as good as it seemed; the start is then at rest.
     """
     walk = _Walk.begin(problem, start, smooth)
-    ended = _Ended.none_of(walk)
+    ended = _Ended([], walk.walker[:0], walk.walker[:0], torch.zeros_like(walk.walker, dtype=torch.bool))
 
     for step in range(steps):
         done = walk.done(tolerance)
@@ -100,13 +100,6 @@ class _Ended:
     which: Tensor
     doubtful: Tensor
 
-    @classmethod
-    def none_of(cls, walk: "_Walk") -> "_Ended":
-        """What is known before any walker has ended."""
-        none = walk.walker[:0]
-
-        return cls([], none, none, torch.zeros_like(walk.walker, dtype=torch.bool))
-
     def doubt(self, walker: Tensor) -> None:
         """Notes that the rows of these walkers are doubtful."""
         rows = len(self.doubtful)
@@ -140,10 +133,10 @@ class _Ended:
         walker, *columns = (torch.cat(column) for column in zip(*self.parts, strict=True))
         noises, cost, step, gain = (torch.empty_like(each).index_copy_(0, walker, each) for each in columns)
 
-        for which in range(int(self.which.max()) + 1 if len(self.which) else 0):
+        for which in self.which.unique():
             chosen = (self.which == which).nonzero().squeeze(-1)
             row, other = self.row[chosen], rows + chosen
-            lower = (cost[other] < cost[row]) | cost[row].isnan()
+            lower = cost[other] < cost[row]
             row, other = row[lower], other[lower]
             for column in (noises, cost, step, gain):
                 column[row] = column[other]
@@ -240,7 +233,7 @@ class _Walk:
 
         # Where the slope steepens along a step, the next one may well be longer.
         stride = torch.where(accepted & (along < 0), (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
-        bend = _bend(self.problem, self.point, end, self.smooth)
+        bend = _bend(self.problem.free, self.point, end)
         ahead = replace(
             self,
             point=end.point if every else end.point.where(accepted, self.point),
@@ -375,17 +368,16 @@ class _Walk:
         )
 
 
-def _bend(problem: Problem, start: Point, end: _End, smooth: float) -> Tensor:
+def _bend(free: int, start: Point, end: _End) -> Tensor:
     """The curvature of the cost along a move, beyond its end, where a move is 1 long, with shape `(rows,)`.
 
     Implied noises along the move are taken as the cubics that have the right values and derivatives at both ends. A
     step by this curvature leads as far along as two of Newton's steps would with them, unless that is much farther or
     much less far than the first of the two.
     """
-    free, move, now = problem.free, end.move, end.model.residual
-    stiff = problem.cost.curvature(end.point.noises, problem.rest, smooth)
-    own, stiff = dot(move.square(), stiff[:, :free]), stiff[:, free:]
-    slope = dot(end.gradient, move)
+    model, move, now = end.model, end.move, end.model.residual
+    stiff = model.compliance.reciprocal()
+    slope, own = dot(end.gradient, move), total(torch.where(model.inverse > 0, move.square() / model.inverse, 0.0))
     first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, end.point))
     rose = end.point.noises[:, free:] - start.noises[:, free:]
     turn = 2 * first.add(last, alpha=2).sub(rose, alpha=3)
