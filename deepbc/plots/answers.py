@@ -97,7 +97,9 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
         _draw_change(upper.add_subplot(bands, columns, i + 1), drawing, name)
 
     grid = lower.add_gridspec(1, 2, width_ratios=[2.4, wide])
-    heights = {name: _mean(each) for name, each in drawing.moved.items()}
+    # What rows moved that hold nothing would drown what the others did.
+    counted = drawing.held if drawing.held.any() else torch.ones_like(drawing.held)
+    heights = {name: _mean(each[counted]) for name, each in drawing.moved.items()}
     colours = _colours(heights)
     _draw_bars(lower.add_subplot(grid[0]), heights, colours, drawing)
     _draw_graph(lower.add_subplot(grid[1]), layers, colours, drawing)
@@ -225,7 +227,9 @@ def _draw_bars(axes: "Axes", heights: Mapping[str, float], colours: Mapping[str,
     axes.tick_params(labelsize=8)
     axes.set_xlim(0, 1.05 * max(heights.values()) or 1.0)
     axes.invert_yaxis()
-    entitle(axes, "moved (distance)" if len(drawing.held) == 1 else "moved (mean distance)")
+    some = drawing.held.any() and not drawing.held.all()
+    mean = "mean distance of rows that hold" if some else "mean distance"
+    entitle(axes, f"moved ({'distance' if len(drawing.held) == 1 else mean})")
 
 
 def _draw_graph(axes: "Axes", layers: Sequence[Sequence[str]], colours: Mapping[str, Any], drawing: Drawing) -> None:

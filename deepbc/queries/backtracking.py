@@ -258,11 +258,18 @@ def _endings(plan: ModePlan, trouble: Tensor, outside: Tensor) -> Endings:
 
 def _unreached(plan: ModePlan) -> Status:
     """What a row says whose antecedent cannot be reached from where its solver ended."""
-    names = ", ".join(map(repr, plan.aims))
+    names, solver = ", ".join(map(repr, plan.aims)), plan.solver
     if not plan.reaches:
         return infeasible(
             f"No noise in scope can reach the antecedent ({names}): neither its own nor that of a cause may move.",
             "Widen the scope.",
+        )
+    if isinstance(solver, Sparse):
+        return infeasible(
+            f"No {solver.keep} of the noises in scope that were tried can reach the antecedent ({names}) alone.",
+            "Keep more, or widen the scope."
+            if solver.search == "exhaustive"
+            else "Keep more, or try all sets: search='exhaustive'.",
         )
     if len(plan.aims) > 1:
         return infeasible(

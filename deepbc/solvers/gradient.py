@@ -7,6 +7,8 @@ References:
 
 __all__ = ["Gradient"]
 
+import math
+
 import torch
 
 from deepbc._checks import check_between, check_count
@@ -15,6 +17,8 @@ from deepbc.solvers.penalty import ended, penalised, reachable
 from deepbc.solvers.problem import Problem, Solution
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+# Whether a row has come to rest shows in what it moved since this part of all steps.
+AT_LAST = 0.9
 
 
 class Gradient(Solver):
@@ -40,7 +44,7 @@ class Gradient(Solver):
         self.reach = reachable(penalty)
 
     def solve(self, problem: Problem) -> Solution:
-        v = problem.start
+        v = before = problem.start
         mean, square = torch.zeros_like(v), torch.zeros_like(v)
 
         for step in range(1, self.steps + 1):
@@ -51,9 +55,12 @@ class Gradient(Solver):
             mean = torch.lerp(mean, gradient, 1 - BETA_1)
             square = torch.lerp(square, gradient.square(), 1 - BETA_2)
             root = (square / (1 - BETA_2**step)).sqrt() + EPSILON
+            if step == math.ceil(AT_LAST * self.steps):
+                before = v
             v = v - self.learning_rate / (1 - BETA_1**step) * mean / root
 
-        return ended(problem, v, self.reach)
+        # Adam trembles by less than a step where it has come to rest.
+        return ended(problem, v, self.reach, moving=((v - before).abs() > self.learning_rate / 2).any(-1))
 
     def __repr__(self) -> str:
         return f"Gradient(penalty={self.penalty:g}, learning_rate={self.learning_rate:g}, steps={self.steps})"

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from deepbc.solvers.problem import Point, Problem, Solution, Trouble
 
-LEAST_REACH = 1e-6
+# An answer that misses by more than the latter has not reached its antecedent, however weak its penalty is.
+LEAST_REACH, MOST_REACH = 1e-6, 0.1
 
 
 def reachable(penalty: float) -> float:
     """How near a penalised answer comes to its antecedent at best: the penalty itself holds it back by that order."""
-    return max(LEAST_REACH, 10 / penalty)
+    return min(max(LEAST_REACH, 10 / penalty), MOST_REACH)
 
 
 def missed_by(problem: Problem, values: Tensor) -> Tensor:

@@ -328,6 +328,34 @@ def test_valleys_of_a_wavy_score_are_found():
     assert (cf.distance > lowest + 1e-3).sum() <= 2
 
 
+# a -> b = a + u.
+@pytest.mark.parametrize(
+    "solver",
+    [bc.Linearized(penalty=1.0), bc.Linearized(penalty=0.1), bc.Gradient(penalty=0.1), bc.Gradient(steps=2)],
+    ids=repr,
+)
+def test_weak_penalties_and_unfinished_walks_say_that_they_miss(solver):
+    law = bc.Equation(predict=lambda u, parents: parents["a"] + u, abduct=lambda x, parents: x - parents["a"])
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity(), "b": law})
+
+    cf = bc.backtrack(scm, {"a": 0.0, "b": 0.0}, {"b": 5.0}, solver=solver)
+
+    assert cf.error > 1
+    assert cf.status == "not converged"
+
+
+def test_sparse_answers_that_keep_too_few_say_so():
+    law = bc.Equation(predict=lambda u, parents: parents["a"] + u, abduct=lambda x, parents: x - parents["a"])
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity(), "b": law})
+
+    for search, remedy in (("greedy", "search='exhaustive'"), ("exhaustive", "Keep more")):
+        solver = bc.Sparse(1, search=search)
+        status = bc.backtrack(scm, {"a": 0.0, "b": 0.0}, {"a": 1.0, "b": 3.0}, solver=solver).status
+        assert status == "infeasible"
+        assert "No 1 of the noises" in status.reason
+        assert remedy in status.remedy
+
+
 # a, b, c -> d = a + b + c + u.
 @pytest.mark.parametrize("dear", [1e3, 1e6, 1e10, 1e14])
 def test_dear_noise_stays_and_others_share_as_in_closed_form(dear):

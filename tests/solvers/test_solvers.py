@@ -11,7 +11,7 @@ SOLVERS = {
     "exact": (bc.Exact(), 1e-9),
     "exact from one start": (bc.Exact(places=0), 1e-9),
     "linearized": (bc.Linearized(penalty=1e8, steps=3), 1e-6),
-    "gradient": (bc.Gradient(penalty=30, steps=4000), 2e-2),
+    "gradient": (bc.Gradient(penalty=30, steps=8000), 2e-2),
     "sparse of all": (bc.Sparse(keep=3), 1e-9),
 }
 EFFECTS = torch.tensor([1.0, 2.0, -2.0], dtype=torch.float64)
