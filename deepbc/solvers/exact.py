@@ -93,8 +93,7 @@ class Exact(Solver):
     def _smooth(self, problem: Problem, ends: Tensor, smooth: float = 0.0, *, around: bool) -> Found:
         """Walks down from rest, and from elsewhere where that is in doubt, or leads nowhere."""
         found = self._descend(problem, problem.start, ends, smooth, self.places)
-        # Without constraints, the way along the first step is all there is of one noise.
-        if around and (2 if settled(problem) else 1) <= problem.free <= MOST_NOISES:
+        if around and 0 < problem.free <= MOST_NOISES:
             self._look_all_around(problem, found, ends, smooth)
 
         for steps, way, sign in RETRIES if self.places and problem.free else ():
@@ -110,8 +109,11 @@ class Exact(Solver):
         return found
 
     def _look_all_around(self, problem: Problem, found: Found, ends: Tensor, smooth: float) -> None:
-        """Lets rows in doubt walk down from the lowest of many places around them too."""
-        rows = (found.doubtful & (found.cost > 0)).nonzero().squeeze(-1)
+        """Lets rows in doubt, and those that the laws lead nowhere, walk down from the lowest of many places too."""
+        # Without constraints, the way along the first step is all there is of one noise.
+        seen = problem.free == 1 and settled(problem)
+        doubtful = torch.zeros_like(found.doubtful) if seen else found.doubtful & (found.cost > 0)
+        rows = (doubtful | ~found.cost.isfinite()).nonzero().squeeze(-1)
         if not len(rows):
             return
 

@@ -76,9 +76,10 @@ def find_low_places(problem: Problem, found: Found, places: int, smooth: float) 
         The lowest few places of each row, with shape `(rows, few, free)`; what is missed there counts as well.
     """
     stiff = problem.cost.curvature(problem.rest, problem.rest, smooth)[:, : problem.free]
-    # As far as moving one noise alone would cost no more than what was found.
-    reach = problem.movable[:, : problem.free] * (2 * found.cost.unsqueeze(-1) / stiff).sqrt().clamp(max=FARTHEST)
-    spots = problem.start.unsqueeze(1) + _ball(places, reach) * reach.nan_to_num().unsqueeze(1)
+    # As far as moving one noise alone would cost no more than what was found, if anything was.
+    reach = (2 * found.cost.unsqueeze(-1) / stiff).sqrt().nan_to_num(nan=FARTHEST).clamp(max=FARTHEST)
+    reach = problem.movable[:, : problem.free] * reach
+    spots = problem.start.unsqueeze(1) + _ball(places, reach) * reach.unsqueeze(1)
     force = torch.cat([torch.full_like(reach[:, :1], problem.cost.scale), found.multipliers.abs()], dim=-1).amax(-1)
     index = _heights(problem, spots, smooth, FORCE * force).topk(min(MOST, places), dim=1, largest=False).indices
 

@@ -356,6 +356,22 @@ def test_sparse_answers_that_keep_too_few_say_so():
         assert remedy in status.remedy
 
 
+# a -> b = a + exp(u): b is above a, wherever that is.
+@pytest.mark.parametrize(("a", "b", "wanted"), [(1.0, 2.0, -2.0), (2.0, 3.0, -1.0), (1.0, 2.0, -1.0)])
+def test_worlds_are_found_where_the_law_gives_no_number_at_rest(a, b, wanted):
+    law = bc.Equation(
+        predict=lambda u, parents: parents["a"] + u.exp(), abduct=lambda x, parents: (x - parents["a"]).log()
+    )
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity(), "b": law})
+
+    cf = bc.backtrack(scm, {"a": a, "b": b}, {"b": wanted})
+
+    grid = np.linspace(-8, wanted - 1e-6, 400_001)
+    lowest = ((grid - a) ** 2 + (np.log(wanted - grid) - np.log(b - a)) ** 2).min()
+    assert cf.status == "converged"
+    assert cf.distance.item() == pytest.approx(lowest, abs=1e-6)
+
+
 # a, b, c -> d = a + b + c + u.
 @pytest.mark.parametrize("dear", [1e3, 1e6, 1e10, 1e14])
 def test_dear_noise_stays_and_others_share_as_in_closed_form(dear):
