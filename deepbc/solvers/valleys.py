@@ -2,7 +2,8 @@
 
 The cost is looked at in many places along the first step, both ways, as far as can pay. A place that is lower than its
 neighbours is the floor of a valley, whose lowest point is that of the parabola through the three. Where several noises
-are sought, valleys lie beside that way too: places are then spread over all that can pay, and the lowest count.
+are sought, or constraints are to be met, valleys lie beside that way too: places are then spread over all that can pay,
+and the lowest count.
 """
 
 __all__ = ["find_low_places", "find_valleys"]
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from deepbc.solvers.found import Found
+from deepbc.solvers.penalty import missed_by
 from deepbc.solvers.problem import Point, Problem
 from deepbc.solvers.steps import dot
 
@@ -116,7 +118,7 @@ def _heights(problem: Problem, spots: Tensor, smooth: float, force: Tensor | Non
 
 def _missed(problem: Problem, point: Point) -> Tensor:
     """How far constraints, and implied noises that may not move, are missed in all, with shape `(rows,)`."""
-    outside = torch.maximum(problem.lower - point.values, point.values - problem.upper).clamp_min(0.0)
+    outside = missed_by(problem, point.values).abs()
     moved = torch.where(problem.movable, 0.0, (point.noises - problem.rest).abs())
 
     return outside.sum(-1) + moved.sum(-1)
