@@ -11,12 +11,12 @@ import torch
 from rows import tables
 
 import deepbc as bc
-from deepbc.checkpoint import Checkpoint
+from deepbc.data.variables import Family, Variable
+from deepbc.numerics.seeding import generator
 from deepbc.recipes import morphomnist
-from deepbc.seeds import generator
-from deepbc.sharing import Share
-from deepbc.training import Loop, Rows, Training
-from deepbc.variables import Family, Variable
+from deepbc.training.checkpoint import Checkpoint
+from deepbc.training.distributed import Share
+from deepbc.training.trainer import Loop, Rows, Training
 
 ROUNDS = 8
 

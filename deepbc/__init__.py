@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from deepbc.diagnostics import CheckReport
+    from deepbc.data import Variable, World
     from deepbc.distances import Absolute, Distance, Power, Squared
     from deepbc.errors import (
         DataError,
@@ -21,18 +21,35 @@ if TYPE_CHECKING:
         StorageError,
         UnknownNameError,
     )
+    from deepbc.evaluation.check import CheckReport
     from deepbc.graph import CausalGraph
-    from deepbc.intervals import at_least, at_most, between
-    from deepbc.laws import law
-    from deepbc.mechanisms import Additive, Categorical, ConvVAE, Equation, Flow, Integer, Linear, Mechanism, Predictor
-    from deepbc.queries import backtrack, backtrack_samples, intervene
-    from deepbc.results import Counterfactual, Diagnostics, FitReport, Status
+    from deepbc.mechanisms import (
+        Additive,
+        Categorical,
+        ConvVAE,
+        Equation,
+        Flow,
+        Integer,
+        Linear,
+        Mechanism,
+        Predictor,
+        law,
+    )
+    from deepbc.queries import (
+        Counterfactual,
+        Diagnostics,
+        Status,
+        at_least,
+        at_most,
+        backtrack,
+        backtrack_samples,
+        between,
+        intervene,
+    )
     from deepbc.samplers import Hamiltonian, Langevin, Sampler
     from deepbc.scm import SCM
     from deepbc.solvers import Exact, Gradient, Linearized, Solver, Sparse
-    from deepbc.training import Training
-    from deepbc.variables import Variable
-    from deepbc.world import World
+    from deepbc.training import FitReport, Training
 
 __all__ = [
     "SCM",
@@ -84,52 +101,30 @@ __all__ = [
 ]
 
 _HOMES = {
-    "SCM": "scm",
-    "Additive": "mechanisms",
-    "Categorical": "mechanisms",
-    "CausalGraph": "graph",
-    "CheckReport": "diagnostics",
-    "ConvVAE": "mechanisms",
-    "Counterfactual": "results",
-    "Distance": "distances",
-    "Equation": "mechanisms",
-    "FitReport": "results",
-    "Flow": "mechanisms",
-    "Integer": "mechanisms",
-    "Linear": "mechanisms",
-    "Mechanism": "mechanisms",
-    "Predictor": "mechanisms",
-    "Squared": "distances",
-    "Status": "results",
-    "Training": "training",
-    "Variable": "variables",
-    "World": "world",
-    "intervene": "queries",
-    "Absolute": "distances",
-    "Power": "distances",
-    "Exact": "solvers",
-    "Gradient": "solvers",
-    "Linearized": "solvers",
-    "Solver": "solvers",
-    "Sparse": "solvers",
-    "at_least": "intervals",
-    "at_most": "intervals",
-    "between": "intervals",
-    "backtrack": "queries",
-    "backtrack_samples": "queries",
-    "Diagnostics": "results",
-    "Hamiltonian": "samplers",
-    "Langevin": "samplers",
-    "Sampler": "samplers",
-    "law": "laws",
-}
+    "data": ("Variable", "World"),
+    "distances": ("Absolute", "Distance", "Power", "Squared"),
+    "evaluation.check": ("CheckReport",),
+    "graph": ("CausalGraph",),
+    "mechanisms": (
+        "Additive", "Categorical", "ConvVAE", "Equation", "Flow", "Integer", "Linear", "Mechanism", "Predictor", "law",
+    ),
+    "queries": (
+        "Counterfactual", "Diagnostics", "Status", "at_least", "at_most", "backtrack", "backtrack_samples", "between",
+        "intervene",
+    ),
+    "samplers": ("Hamiltonian", "Langevin", "Sampler"),
+    "scm": ("SCM",),
+    "solvers": ("Exact", "Gradient", "Linearized", "Solver", "Sparse"),
+    "training": ("FitReport", "Training"),
+}  # fmt: skip
+_ROOMS = {name: room for room, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'deepbc' has no attribute {name!r}")
 
-    return getattr(importlib.import_module(f"deepbc.{_HOMES.get(name, 'errors')}"), name)
+    return getattr(importlib.import_module(f"deepbc.{_ROOMS.get(name, 'errors')}"), name)
 
 
 def __dir__() -> list[str]:

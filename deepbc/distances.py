@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_between, check_cost, check_grows, check_rest, check_weights, pick
+from deepbc._validation import check_between, check_cost, check_grows, check_rest, check_weights, pick
 from deepbc.errors import SettingError
 
 # Moves below this have the curvature of this one, where a power above 2 has next to none.

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from deepbc._checks import fail_cycle, fail_graph, near, pick
+from deepbc._validation import fail_cycle, fail_graph, near, pick
 
 # Signs that, in text, are an arrow of another kind or a comment.
 NOT_IN_TEXT = frozenset("<>=#→←")

@@ -14,7 +14,7 @@ from pathlib import Path
 PROGRAM = Path(sys.executable).parent / "deepbc"
 SERVER = """
 import json, os, runpy, sys, traceback
-import deepbc.batches, deepbc.spec, deepbc.plots, matplotlib.figure, pandas, pydantic, rich.table, typer
+import deepbc.batches.run, deepbc.batches.spec, deepbc.plots, matplotlib.figure, pandas, pydantic, rich.table, typer
 
 def run(words, files):
     for number, file in enumerate([os.devnull, *files]):

@@ -158,7 +158,7 @@ def test_proteins_keep_their_noise_downstream(data_folder):
 @pytest.mark.parametrize("name", ["german_credit", "river_floods", "proteins"])
 def test_example_without_data_says_what_to_do(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DEEPBC_DATA", str(tmp_path))
-    monkeypatch.setattr("deepbc.datasets.files.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("deepbc.datasets.download.cache_folder", lambda: tmp_path)
     example(name).main()
     said = capsys.readouterr().out
     assert "Put the file into" in said

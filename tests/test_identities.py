@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deepbc as bc
-from deepbc.seeds import generator
+from deepbc.numerics.seeding import generator
 
 
 def equation(dim):

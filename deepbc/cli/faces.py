@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from deepbc.cli.console import add_row, console, say
 from deepbc.cli.models import Json, fit_records, report_table
-from deepbc.cli.screen import add_row, console, say
 
 if TYPE_CHECKING:
-    from deepbc.classifiers import Classifiers
+    from deepbc.recipes.classifiers import Classifiers
 
 GRAPHS = ("paper", "wrong", "full")
 
@@ -47,16 +47,17 @@ def fit_celeba(
     img_align_celeba/*.jpg as they are published, or pictures of any size beside a table.
     A killed run that is started again goes on where it was. The state it needs for that is removed at the end, unless
     --checkpoint names another place.
-    Questions about images are asked in Python: deepbc.SCM.load and deepbc.classifiers.Classifiers.load read both.
+    Questions about images are asked in Python: deepbc.SCM.load reads the model, and Classifiers.load of
+    deepbc.recipes.classifiers the classifiers.
 
     Example: deepbc fit-celeba celeba --rows 10000 --out faces
     """
-    from deepbc._checks import check_choice, check_image_shape
-    from deepbc.classifiers import KIND as CLASSIFIERS
-    from deepbc.classifiers import check_labels
+    from deepbc._validation import check_choice, check_image_shape
     from deepbc.datasets import celeba
     from deepbc.recipes import faces
-    from deepbc.scm import KIND as MODEL
+    from deepbc.recipes.classifiers import KIND as CLASSIFIERS
+    from deepbc.recipes.classifiers import check_labels
+    from deepbc.scm.model import KIND as MODEL
     from deepbc.storage import check_place
 
     graphs = dict(zip(GRAPHS, (faces.GRAPH, faces.WRONG, faces.FULL), strict=True))

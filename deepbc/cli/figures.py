@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from deepbc.cli.screen import add_row, console, say
+from deepbc.cli.console import add_row, console, say
 
 
 def reproduce(
@@ -54,7 +54,7 @@ def demo(
     The digits are drawn from strokes, so the true answer, numbers and image, stands beside the learned one.
     Writes figure.png, report.html (one page, opens from disk) and a saved model. Takes about two minutes on two cores.
     """
-    from deepbc.demo import run_demo
+    from deepbc.cli.demo import run_demo
 
     made = run_demo(out, rows=rows, intensity=intensity, seed=seed)
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from deepbc.cli.screen import add_row, console, say
+from deepbc.cli.console import add_row, console, say
 
 if TYPE_CHECKING:
-    from deepbc.levels import Levels
-    from deepbc.results import Counterfactual, FitReport
-    from deepbc.scm import SCM
-    from deepbc.spec import Spec
+    from deepbc.batches.spec import Spec
+    from deepbc.data.categories import Levels
+    from deepbc.queries.results import Counterfactual
+    from deepbc.scm.model import SCM
+    from deepbc.training.report import FitReport
 
 Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names or .parquet.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
@@ -55,9 +56,9 @@ def fit(
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
-    from deepbc.scm import KIND
+    from deepbc.data.tables import check_whole, read_table, with_types
+    from deepbc.scm.model import KIND
     from deepbc.storage import check_place
-    from deepbc.tables import check_whole, read_table, with_types
 
     model = _spec(graph, spec, bounds or (), types or ())
     scm = model.scm
@@ -77,7 +78,7 @@ def fit(
 
 def show(model: Model, as_json: Json = False) -> None:
     """Show a model: its graph, its laws, and what its fit reported."""
-    from deepbc.scm import SCM
+    from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
     if as_json:
@@ -115,10 +116,10 @@ def ask(
 
     Example: deepbc ask model data.csv --row 11 --if "amount=2000"
     """
-    from deepbc.asking import Wishes, columns_of, labels_in
-    from deepbc.asking import ask as put
-    from deepbc.scm import SCM
-    from deepbc.tables import check_whole, pick_rows, read_table
+    from deepbc.batches.request import Wishes, columns_of, labels_in
+    from deepbc.batches.request import ask as put
+    from deepbc.data.tables import check_whole, pick_rows, read_table
+    from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
@@ -155,8 +156,8 @@ def batch(
 
     Example: deepbc batch model data.csv --if "amount=2000" --out answers.parquet
     """
-    from deepbc.asking import Wishes
-    from deepbc.batches import run_batch
+    from deepbc.batches.request import Wishes
+    from deepbc.batches.run import run_batch
 
     wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()))
     made = run_batch(model, data, wishes, out, rows=chunk)
@@ -178,8 +179,8 @@ def sample(
     seed: Annotated[int, typer.Option(help="Same seed, same rows.")] = 0,
 ) -> None:
     """Draw rows from a model."""
-    from deepbc.scm import SCM
-    from deepbc.tables import write_table
+    from deepbc.data.tables import write_table
+    from deepbc.scm.model import SCM
 
     frame = SCM.load(model).sample(count, seed=seed).to_frame()
     if out is None:
@@ -191,11 +192,11 @@ def sample(
 
 def _spec(graph: str | None, path: Path | None, bounds: Sequence[str], types: Sequence[str]) -> "Spec":
     """The model that the words of a command, or a file, describe."""
-    from deepbc.conditions import parse_bounds, parse_types
+    from deepbc.batches.conditions import parse_bounds, parse_types
+    from deepbc.batches.spec import Spec, read_spec
     from deepbc.errors import SettingError
     from deepbc.graph import CausalGraph
-    from deepbc.scm import SCM
-    from deepbc.spec import Spec, read_spec
+    from deepbc.scm.model import SCM
 
     if (graph is None) == (path is None) or (path is not None and (bounds or types)):
         raise SettingError(
@@ -211,7 +212,7 @@ def _spec(graph: str | None, path: Path | None, bounds: Sequence[str], types: Se
 
 
 def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:
-    from deepbc.variables import OPEN
+    from deepbc.data.variables import OPEN
 
     return {
         name: {

@@ -28,10 +28,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deepbc._checks import check_choice, check_count
-from deepbc.datasets.files import VARIABLE, cache_folder, given_folder
-from deepbc.datasets.listings import read_listing
-from deepbc.datasets.pictures import Cut, open_pictures
+from deepbc._validation import check_choice, check_count
+from deepbc.datasets.attribute_lists import read_listing
+from deepbc.datasets.download import VARIABLE, cache_folder, given_folder
+from deepbc.datasets.image_cache import Cut, open_pictures
 from deepbc.errors import DataError
 from deepbc.graph import CausalGraph
 

@@ -20,8 +20,8 @@ With :math:`d` the distance from the centre of a pixel to the curves, the grey v
 with :math:`a` the side of a pixel. Lengths are in pixels of the 28 x 28 image, so :math:`a` is 1 unless the image is
 drawn finer. Hence the middle of a stroke thicker than a pixel is as bright as the intensity, and the ink of a straight
 stroke is linear in its thickness and in its intensity. These two follow the equations of
-`deepbc.datasets.equations`, whatever the style. The image is a function of style, thickness and intensity: its true
-counterfactual is the same style, drawn with the counterfactual thickness and intensity.
+`deepbc.datasets.morphomnist_equations`, whatever the style. The image is a function of style, thickness and intensity:
+its true counterfactual is the same style, drawn with the counterfactual thickness and intensity.
 
 References:
     Deep Structural Causal Models for Tractable Counterfactual Inference (Pawlowski et al., 2020), section 4: the two
@@ -40,11 +40,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_count, check_names, check_range, check_shape, check_type
-from deepbc.data import read_column
-from deepbc.datasets import equations
+from deepbc._validation import check_batches, check_count, check_names, check_range, check_shape, check_type
+from deepbc.data.reading import read_column
+from deepbc.datasets import morphomnist_equations
 from deepbc.graph import CausalGraph
-from deepbc.seeds import generator
+from deepbc.numerics.seeding import generator
 
 GRAPH = CausalGraph.parse("thickness -> intensity; thickness, intensity -> image")
 
@@ -121,10 +121,10 @@ def sample(rows: int, *, seed: int | None = None) -> Digits:
         {'thickness': (3,), 'intensity': (3,), 'image': (3, 28, 28)}
     """
     styles = draw_styles(rows, seed=seed)
-    u = {name: _normal((rows,), seed, name) for name in equations.GRAPH}
+    u = {name: _normal((rows,), seed, name) for name in morphomnist_equations.GRAPH}
 
-    thickness = equations.predict_thickness(u["thickness"], {})
-    intensity = equations.predict_intensity(u["intensity"], {"thickness": thickness})
+    thickness = morphomnist_equations.predict_thickness(u["thickness"], {})
+    intensity = morphomnist_equations.predict_intensity(u["intensity"], {"thickness": thickness})
     image = draw(styles, thickness, intensity)
 
     return Digits({"thickness": thickness, "intensity": intensity, "image": image}, styles)
@@ -159,7 +159,7 @@ def truth(styles: Styles, values: Mapping[str, Any]) -> Tensor:
         >>> bool((thicker.sum((1, 2)) > digits.values["image"].sum((1, 2))).all())
         True
     """
-    names = tuple(equations.GRAPH)
+    names = tuple(morphomnist_equations.GRAPH)
     check_names([name for name in names if name in values], names, "values")
 
     return draw(styles, values["thickness"], values["intensity"])

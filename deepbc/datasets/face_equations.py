@@ -54,8 +54,8 @@ import torch
 from torch import Tensor
 
 from deepbc.graph import CausalGraph
-from deepbc.laws import law
 from deepbc.mechanisms import Equation
+from deepbc.mechanisms.registry import law
 
 GRAPH = CausalGraph.parse("age, gender -> beard; age, gender -> bald")
 

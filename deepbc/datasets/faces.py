@@ -7,7 +7,7 @@ style,
 
 with age :math:`a`, gender :math:`g`, beard :math:`b` and bald :math:`l` as there, and :math:`z` the standard-normal
 numbers of the style: skin, shape of the head, eyes, brows, nose, mouth, colour and length of the hair, light,
-background, clothes, place and tilt. `deepbc.datasets.portrait` says how :math:`f` paints. Style and attributes are
+background, clothes, place and tilt. `deepbc.datasets.face_painter` says how :math:`f` paints. Style and attributes are
 independent, so the true counterfactual of a face is the same style, drawn with the counterfactual attributes.
 
 The graph, the four attributes, the size and the labels are those of the photographs of CelebA, where no such truth is
@@ -42,16 +42,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_count, check_finite, check_names, check_shape, check_type
-from deepbc.data import read_column
-from deepbc.datasets import face_equations, portrait
+from deepbc._validation import check_batches, check_count, check_finite, check_names, check_shape, check_type
+from deepbc.data.reading import read_column
+from deepbc.datasets import face_equations, face_painter
 from deepbc.graph import CausalGraph
-from deepbc.seeds import generator
+from deepbc.numerics.seeding import generator
 
 GRAPH = CausalGraph.parse("age, gender -> beard; age, gender -> bald; age, gender, beard, bald -> image")
 
 ATTRIBUTES = ("age", "gender", "beard", "bald")
-FORM = sum(portrait.PARTS.values())
+FORM = sum(face_painter.PARTS.values())
 SIZE, SMALLEST, LARGEST = 64, 16, 128
 CHUNK = 200_000  # pixels at once, few enough to stay in the cache of a processor
 
@@ -212,7 +212,7 @@ def _draw(styles: Styles, values: Mapping[str, Any], size: int, finish: Callable
 
     rows = [form.expand(*batch, FORM).reshape(-1, FORM), *(each.expand(batch).flatten() for each in read.values())]
     chunks = zip(*(each.split(max(1, CHUNK // size**2)) for each in rows), strict=True)
-    images = [finish(portrait.paint(size, form, attributes)) for form, *attributes in chunks]
+    images = [finish(face_painter.paint(size, form, attributes)) for form, *attributes in chunks]
 
     return torch.cat(images).reshape(*batch, 3, size, size)
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbc.datasets.files import read_bytes, write_bytes
+from deepbc.datasets.download import read_bytes, write_bytes
 from deepbc.errors import DataError
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -40,8 +40,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_images, check_range
-from deepbc.data import read_column
+from deepbc._validation import check_batches, check_images, check_range
+from deepbc.data.reading import read_column
 from deepbc.errors import SettingError
 from deepbc.progress import progress
 

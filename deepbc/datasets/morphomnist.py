@@ -1,7 +1,8 @@
 """Morpho-MNIST: handwritten digits, the thickness of their strokes and their intensity.
 
-Thickness and intensity follow the equations of `deepbc.datasets.equations`, and an image is a digit of MNIST, redrawn
-with its thickness and intensity. `load` reads the set as published, `build` makes another from plain MNIST.
+Thickness and intensity follow the equations of `deepbc.datasets.morphomnist_equations`, and an image is a digit of
+MNIST, redrawn with its thickness and intensity. `load` reads the set as published, `build` makes another from plain
+MNIST.
 
 References:
     Deep Structural Causal Models for Tractable Counterfactual Inference (Pawlowski et al., 2020), section 4.
@@ -36,9 +37,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from deepbc._checks import check_choice, check_images, check_labels
-from deepbc.data import read_column
-from deepbc.datasets.equations import (
+from deepbc._validation import check_choice, check_images, check_labels
+from deepbc.data.reading import read_column
+from deepbc.datasets.download import Source, fetch, read_bytes, write_bytes
+from deepbc.datasets.idx import read_idx, write_idx
+from deepbc.datasets.morphology import redraw
+from deepbc.datasets.morphomnist_equations import (
     GRAPH,
     abduct_intensity,
     abduct_thickness,
@@ -46,11 +50,8 @@ from deepbc.datasets.equations import (
     predict_intensity,
     predict_thickness,
 )
-from deepbc.datasets.files import Source, fetch, read_bytes, write_bytes
-from deepbc.datasets.idx import read_idx, write_idx
-from deepbc.datasets.morphology import redraw
 from deepbc.errors import DataError, StorageError
-from deepbc.streams import Streams
+from deepbc.numerics.counter_rng import Streams
 
 SOURCE = Source(
     "morphomnist",

@@ -15,7 +15,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from deepbc.datasets.files import Source, fetch, read_bytes
+from deepbc.datasets.download import Source, fetch, read_bytes
 from deepbc.graph import CausalGraph
 
 if TYPE_CHECKING:

@@ -9,27 +9,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from deepbc._checks import pick
-from deepbc.experiments.base import Made, keep, keep_rows, write_index
+from deepbc._validation import pick
+from deepbc.experiments.runner import Made, keep, keep_rows, write_index
 from deepbc.plots import check_plots
 from deepbc.storage import make_folder
 
 # Each name and its file; loaded when it is asked for.
 NAMES = {
-    "figure-4": "figure_4",
-    "figure-5": "figure_5",
-    "figure-6": "figure_6",
-    "figure-7": "figure_7",
-    "figure-8": "figure_8",
-    "figure-9": "figure_9",
-    "figure-10": "figure_10",
-    "figure-11": "figure_11",
-    "figure-12": "figure_12",
-    "truth-digits": "truth_digits",
-    "image-quality": "image_quality",
-    "face-quality": "face_quality",
-    "table-1": "table_1",
-    "truth-faces": "truth_faces",
+    "figure-4": "paper.figure_4",
+    "figure-5": "paper.figure_5",
+    "figure-6": "paper.figure_6",
+    "figure-7": "paper.figure_7",
+    "figure-8": "paper.figure_8",
+    "figure-9": "paper.figure_9",
+    "figure-10": "paper.figure_10",
+    "figure-11": "paper.figure_11",
+    "figure-12": "paper.figure_12",
+    "truth-digits": "ours.truth_digits",
+    "image-quality": "ours.image_quality",
+    "face-quality": "ours.face_quality",
+    "table-1": "paper.table_1",
+    "truth-faces": "ours.truth_faces",
 }
 
 

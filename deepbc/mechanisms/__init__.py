@@ -11,15 +11,17 @@ __all__ = [
     "Linear",
     "Mechanism",
     "Predictor",
+    "law",
 ]
 
 from deepbc.mechanisms.additive import Additive
 from deepbc.mechanisms.base import Mechanism
 from deepbc.mechanisms.categorical import Categorical
+from deepbc.mechanisms.conv_vae import ConvVAE
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.equation import Equation
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.integer import Integer
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.predictor import Predictor
-from deepbc.mechanisms.vae import ConvVAE
+from deepbc.mechanisms.registry import law

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_units
+from deepbc._validation import check_units
+from deepbc.data.variables import Family
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
-from deepbc.mechanisms.outer import Inputs, Outer
+from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.nn.conditioner import Conditioner
-from deepbc.training import Rows, Train
-from deepbc.variables import Family
+from deepbc.training.trainer import Rows, Train
 
 
 class Additive(Mechanism):

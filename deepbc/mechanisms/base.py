@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from deepbc._checks import check_axes
+from deepbc._validation import check_axes
+from deepbc.data.variables import Family
 from deepbc.errors import NotFittedError, SettingError
-from deepbc.normal import LOG_SQRT_2PI
-from deepbc.training import Learner, Rows, Train, Training
-from deepbc.variables import Family
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
+from deepbc.training.trainer import Learner, Rows, Train, Training
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,16 +22,16 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_between, check_category, check_units
+from deepbc._validation import check_between, check_category, check_units
+from deepbc.data.variables import Family
 from deepbc.mechanisms.base import Outcome, gain_of
+from deepbc.mechanisms.bhhh import climb
 from deepbc.mechanisms.discrete import Discrete
-from deepbc.mechanisms.outer import Inputs
+from deepbc.mechanisms.links import Inputs
 from deepbc.mechanisms.regions import Interval, Region, Wedge
-from deepbc.mechanisms.scoring import climb
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
-from deepbc.normal import LOG_SQRT_2PI, log_mass
-from deepbc.training import Rows, Train
-from deepbc.variables import Family
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, log_mass
+from deepbc.training.trainer import Rows, Train
 
 # So many rows lead to the linear part, so many at a time; its slopes are drawn to 0 as by one row.
 ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 100_000, 4096, 1.0

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from deepbc._checks import check_callable, check_count, check_law, check_value_dim
+from deepbc._validation import check_callable, check_count, check_law, check_value_dim
+from deepbc.data.variables import Family
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.training import Rows, Train
-from deepbc.variables import Family
+from deepbc.training.trainer import Rows, Train
 
 
 class Equation(Mechanism):

@@ -23,16 +23,16 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_count, check_layers, check_units
+from deepbc._validation import check_count, check_layers, check_units
+from deepbc.data.variables import Family
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome, gain_of
 from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_inward, map_sloped
-from deepbc.mechanisms.outer import Inputs, Outer
+from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.mechanisms.splines import Spline
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
-from deepbc.training import Rows, Train
-from deepbc.variables import Family
+from deepbc.training.trainer import Rows, Train
 
 LAYERS = ("affine", "constant affine", "spline", "conditional spline")
 # One law replaces another if it gains so many nats and, by the one-standard-error rule (Breiman et al., 1984), more

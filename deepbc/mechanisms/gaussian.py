@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from deepbc.errors import FitError
-from deepbc.mechanisms.outer import Outer
-from deepbc.mechanisms.regression import least_squares
+from deepbc.mechanisms.least_squares import least_squares
+from deepbc.mechanisms.links import Outer
 
 LEAST_SPREAD = 1e-9
 

@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from deepbc._checks import check_continuous, check_integer
+from deepbc._validation import check_continuous, check_integer
+from deepbc.data.variables import Family, Variable, interior
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.regions import Interval, Region
-from deepbc.seeds import generator
-from deepbc.training import Learner, Rows, Train
-from deepbc.variables import Family, Variable, interior
+from deepbc.numerics.seeding import generator
+from deepbc.training.trainer import Learner, Rows, Train
 
 # The spread of a linear law is sought by so many rows, from this part of the closed form's up, so finely.
 ROWS_TO_NARROW, NARROWEST, HALVINGS = 50_000, 0.1, 16

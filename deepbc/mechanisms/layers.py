@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from deepbc.mechanisms.base import derive_rows
-from deepbc.mechanisms.regression import least_squares
+from deepbc.mechanisms.least_squares import least_squares
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 
 LARGEST_LOG_SCALE = 7.0

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from deepbc.data.variables import Family
 from deepbc.errors import FitError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
-from deepbc.mechanisms.outer import Inputs, Outer
-from deepbc.training import Rows, Train
-from deepbc.variables import Family
+from deepbc.mechanisms.links import Inputs, Outer
+from deepbc.training.trainer import Rows, Train
 
 ALL_ROWS = "held-out likelihood of a fit to all rows: the others alone leave no noise"
 

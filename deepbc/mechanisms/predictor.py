@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._checks import check_callable, check_count, check_law, check_parents, check_value_dim
+from deepbc._validation import check_callable, check_count, check_law, check_parents, check_value_dim
+from deepbc.data.variables import Family
 from deepbc.errors import DataError
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.training import Rows, Train
-from deepbc.variables import Family
+from deepbc.training.trainer import Rows, Train
 
 # In standard deviations of the parent: where the errors of differences and of rounding are about equal.
 STEP = 1e-5

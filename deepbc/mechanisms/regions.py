@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc.normal import LOG_SQRT_2PI, hazard, log_mass, mean_between, quantile_between, truncated
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, hazard, log_mass, mean_between, quantile_between, truncated
 
 # Regions are drawn in by so much of a noise, or by this part of their width, so that rounding cannot leave them.
 HAIR, PART = 1e-6, 0.1

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc.nn.sweeps import Network, derive_network, run_network
+from deepbc.nn.mlp_jacobian import Network, derive_network, run_network
 
 
 class Parameters(nn.Module, ABC):

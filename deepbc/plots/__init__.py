@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
-from deepbc.plots.canvas import check_plots
-from deepbc.plots.checks import CheckDrawing, plot_check
+from deepbc.plots.check_report import CheckDrawing, plot_check
 from deepbc.plots.diagrams import Arrow, Curve, Diagram, Dot, Node, Plane
 from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels
+from deepbc.plots.style import check_plots

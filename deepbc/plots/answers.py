@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from deepbc.graph import CausalGraph
-from deepbc.plots.canvas import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, short, written
+from deepbc.plots.style import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, short, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deepbc.plots.canvas import BLUE, GREEN, GREY, RED
 from deepbc.plots.panels import Panel
+from deepbc.plots.style import BLUE, GREEN, GREY, RED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from deepbc.plots.canvas import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, written
+from deepbc.plots.style import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,7 +1,20 @@
-"""Questions put to a model."""
+"""Questions to a model: backtracking and interventional counterfactuals, and samples of them."""
 
-__all__ = ["backtrack", "backtrack_samples", "intervene"]
+__all__ = [
+    "Counterfactual",
+    "Diagnostics",
+    "Status",
+    "at_least",
+    "at_most",
+    "backtrack",
+    "backtrack_samples",
+    "between",
+    "intervene",
+]
 
+from deepbc.queries.antecedents import at_least, at_most, between
 from deepbc.queries.backtracking import backtrack
 from deepbc.queries.interventional import intervene
+from deepbc.queries.results import Counterfactual, Diagnostics
 from deepbc.queries.sampling import backtrack_samples
+from deepbc.queries.status import Status

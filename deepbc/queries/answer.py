@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepbc.data.world import World
 from deepbc.distances import Distance
-from deepbc.intervals import Interval
+from deepbc.queries.antecedents import Interval
 from deepbc.queries.question import Asked, Question
-from deepbc.results import Counterfactual, Diagnostics, Status
-from deepbc.scm import SCM
-from deepbc.world import World
+from deepbc.queries.results import Counterfactual, Diagnostics
+from deepbc.queries.status import Status
+from deepbc.scm.model import SCM
 
 Rows = Mapping[str, Tensor]
 

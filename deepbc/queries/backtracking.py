@@ -22,15 +22,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_classes, check_derivable, check_type
+from deepbc._validation import check_classes, check_derivable, check_type
 from deepbc.distances import Distance, Squared, read_distance
 from deepbc.progress import progress
 from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
-from deepbc.queries.classes import Rows, Solved, moving_classes, search_classes
-from deepbc.queries.plan import ModePlan
+from deepbc.queries.discrete_search import Rows, Solved, moving_classes, search_classes
+from deepbc.queries.mode_problem import ModePlan
 from deepbc.queries.question import Asked, Question, read_question
-from deepbc.results import CONVERGED, NEARLY, Counterfactual, Status, infeasible, not_converged
-from deepbc.scm import SCM
+from deepbc.queries.results import Counterfactual
+from deepbc.queries.status import CONVERGED, NEARLY, Status, infeasible, not_converged
+from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Solver, Sparse
 from deepbc.solvers.problem import Trouble
 

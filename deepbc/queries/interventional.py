@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 
-from deepbc._checks import check_forced
+from deepbc._validation import check_forced
 from deepbc.distances import read_distance
 from deepbc.queries.answer import Endings, answer
 from deepbc.queries.question import read_question
-from deepbc.results import CONVERGED, Counterfactual, infeasible
-from deepbc.scm import SCM
+from deepbc.queries.results import Counterfactual
+from deepbc.queries.status import CONVERGED, infeasible
+from deepbc.scm.model import SCM
 
 UNREACHED = infeasible(
     "No noise leads to these values: the antecedent lies outside the support or bounds of its variable, the variable "

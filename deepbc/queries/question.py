@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_batches, check_finite, check_order, check_some_whole, check_sorted, pick
-from deepbc.data import read, read_column
+from deepbc._validation import check_batches, check_finite, check_order, check_some_whole, check_sorted, pick
+from deepbc.data.reading import read, read_column
+from deepbc.data.variables import flatten
 from deepbc.errors import DataError
-from deepbc.intervals import Interval
-from deepbc.scm import SCM
-from deepbc.variables import flatten
+from deepbc.queries.antecedents import Interval
+from deepbc.scm.model import SCM
 
 # Intervals are drawn in by so many standard deviations, so that rounding cannot leave them.
 HAIR = 1e-6

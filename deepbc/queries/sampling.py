@@ -25,20 +25,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_count, check_type
+from deepbc._validation import check_count, check_type
 from deepbc.distances import Squared
+from deepbc.numerics.counter_rng import Streams
 from deepbc.progress import progress
 from deepbc.queries.answer import Endings, answer
 from deepbc.queries.backtracking import find_mode, read_checked
-from deepbc.queries.classes import Rows, all_classes, few_classes, moving_classes
-from deepbc.queries.drawing import DrawPlan, Part
+from deepbc.queries.discrete_search import Rows, all_classes, few_classes, moving_classes
 from deepbc.queries.question import Asked, Question, read_question
-from deepbc.results import Counterfactual, Diagnostics, not_converged
+from deepbc.queries.results import Counterfactual, Diagnostics
+from deepbc.queries.sample_target import DrawPlan, Part
+from deepbc.queries.status import not_converged
 from deepbc.samplers import Hamiltonian, Sampler
 from deepbc.samplers.target import Draws
-from deepbc.scm import SCM
+from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Solver
-from deepbc.streams import Streams
 
 # So many samples are drawn at a time; a row counts as so many at least, because samplers look around before they draw.
 CHUNK, LEAST = 262_144, 128

@@ -15,14 +15,14 @@ from typing import Any
 
 from torch import Tensor
 
-from deepbc._checks import check_choice, check_graph, check_image_shape, check_names
-from deepbc.classifiers import TRAINING, Classifiers, train_classifiers
+from deepbc._validation import check_choice, check_graph, check_image_shape, check_names
 from deepbc.datasets import face_equations
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import ConvVAE, Flow, Mechanism
-from deepbc.results import FitReport
-from deepbc.scm import SCM
-from deepbc.training import Training
+from deepbc.recipes.classifiers import TRAINING, Classifiers, train_classifiers
+from deepbc.scm.model import SCM
+from deepbc.training.report import FitReport
+from deepbc.training.trainer import Training
 
 GRAPH = CausalGraph.parse("age, gender -> beard; age, gender -> bald; age, gender, beard, bald -> image")
 # The wrong graph, of which the paper shows what it does to answers, and one that leaves out no edge.

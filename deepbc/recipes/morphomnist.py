@@ -5,12 +5,12 @@ __all__ = ["GRAPH", "REVERSED", "model", "training", "truth"]
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deepbc._checks import check_choice, check_graph
+from deepbc._validation import check_choice, check_graph
 from deepbc.datasets import morphomnist
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import ConvVAE, Flow, Mechanism
-from deepbc.scm import SCM
-from deepbc.training import Training
+from deepbc.scm.model import SCM
+from deepbc.training.trainer import Training
 
 GRAPH = CausalGraph.parse("thickness -> intensity; thickness, intensity -> image")
 # The wrong graph, of which the paper shows what it does to answers.

@@ -5,9 +5,9 @@ __all__ = ["Sampler"]
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.target import Draws, Target
 from deepbc.solvers import Solver
-from deepbc.streams import Streams
 
 
 class Sampler(ABC):

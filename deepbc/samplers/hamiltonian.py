@@ -19,16 +19,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_count
+from deepbc._validation import check_count
+from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.base import Sampler
-from deepbc.samplers.chains import effective_size, r_hat
-from deepbc.samplers.jumps import PLACES, Mixture
-from deepbc.samplers.slices import beyond, cut
+from deepbc.samplers.convergence import effective_size, r_hat
+from deepbc.samplers.elliptical_slice import beyond, cut
+from deepbc.samplers.independence_mh import PLACES, Mixture
+from deepbc.samplers.laplace import whiten
 from deepbc.samplers.target import Draws, Target, agree
-from deepbc.samplers.tempering import choose, temper
-from deepbc.samplers.whitening import whiten
+from deepbc.samplers.tempered_smc import choose, temper
 from deepbc.solvers import Exact
-from deepbc.streams import Streams
 
 # The length of a path, where a round density has a period of 2 pi, and by which part it varies.
 PATH, VARIES = 1.9, 0.3

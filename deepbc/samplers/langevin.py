@@ -18,12 +18,12 @@ from collections.abc import Callable
 
 import torch
 
-from deepbc._checks import check_between, check_count
+from deepbc._validation import check_between, check_count
+from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.base import Sampler
-from deepbc.samplers.chains import r_hat
+from deepbc.samplers.convergence import r_hat
 from deepbc.samplers.target import Draws, Target, agree
 from deepbc.solvers import Linearized
-from deepbc.streams import Streams
 
 # So many chains of a row are watched, at so many times, to see whether they tell of one density.
 WATCHED, TIMES = 16, 32

@@ -19,14 +19,14 @@ import math
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_between, check_count
+from deepbc._validation import check_between, check_count
 from deepbc.solvers.base import Solver
-from deepbc.solvers.descent import descend
 from deepbc.solvers.found import Found
+from deepbc.solvers.gauss_newton import descend
+from deepbc.solvers.multistart import find_low_places
 from deepbc.solvers.problem import Problem, Solution, Trouble
-from deepbc.solvers.steps import held_of, settled
-from deepbc.solvers.valleys import find_low_places
-from deepbc.solvers.within import descend_within
+from deepbc.solvers.quadratic_model import held_of, settled
+from deepbc.solvers.sqp import descend_within
 
 # Where rows start again that failed: so many of their first steps from rest, or so far along all noises, whose signs
 # are the same or alternate.

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from deepbc._checks import check_between, check_count
+from deepbc._validation import check_between, check_count
 from deepbc.solvers.base import Solver
 from deepbc.solvers.penalty import ended, penalised, reachable
 from deepbc.solvers.problem import Problem, Solution

@@ -15,7 +15,7 @@ __all__ = ["Linearized"]
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_between, check_count
+from deepbc._validation import check_between, check_count
 from deepbc.errors import SettingError
 from deepbc.solvers.base import Solver
 from deepbc.solvers.penalty import ended, penalised, reachable

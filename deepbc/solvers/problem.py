@@ -17,8 +17,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from deepbc.data.variables import beside
 from deepbc.distances import Distance, Power, Squared
-from deepbc.variables import beside
 
 # Weight 0 means the limit from above: among the least costly answers the least move.
 LEAST_WEIGHT = 1e-9

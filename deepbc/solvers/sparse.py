@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from deepbc._checks import check_choice, check_count, check_type
+from deepbc._validation import check_choice, check_count, check_type
 from deepbc.errors import SettingError
 from deepbc.solvers.base import Solver
 from deepbc.solvers.exact import Exact

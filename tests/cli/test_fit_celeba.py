@@ -8,8 +8,8 @@ import torch
 from labelled_faces import write_celeba
 
 import deepbc as bc
-from deepbc.classifiers import Classifiers
 from deepbc.datasets import celeba, faces
+from deepbc.recipes.classifiers import Classifiers
 
 ROWS = 500
 QUICK = ["--size", "32", "--epochs", "2"]

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 import deepbc as bc
-from deepbc.data import read_image
+from deepbc.data.reading import read_image
 from deepbc.datasets import celeba
-from deepbc.datasets.pictures import Cut
+from deepbc.datasets.image_cache import Cut
 from deepbc.errors import DataError, SettingError, StorageError
 
 OFFICIAL = """6

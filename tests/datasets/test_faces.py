@@ -8,8 +8,8 @@ from torch.nn.functional import avg_pool2d
 
 import deepbc as bc
 from deepbc.datasets import face_equations, faces
+from deepbc.datasets.face_painter import PARTS
 from deepbc.datasets.faces import ATTRIBUTES, FORM, Styles, draw, draw_styles, labels, sample, truth
-from deepbc.datasets.portrait import PARTS
 from deepbc.errors import DataError, SettingError
 
 SWEEP = torch.linspace(-3, 3, 25, dtype=torch.float64)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from deepbc.datasets.files import Source
+from deepbc.datasets.download import Source
 from deepbc.datasets.idx import write_idx
 from deepbc.datasets.morphomnist import abduct_thickness, build, load, predict_thickness
 from deepbc.errors import DataError, SettingError, StorageError
@@ -151,7 +151,7 @@ def test_another_set_is_not_taken_for_the_published(folder, monkeypatch):
 def test_missing_set_is_told_without_a_network(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("DEEPBC_DATA", raising=False)
-    monkeypatch.setattr("deepbc.datasets.files.RETRIES", 0)
+    monkeypatch.setattr("deepbc.datasets.download.RETRIES", 0)
     nowhere = Source("morphomnist", "http://127.0.0.1:9/", {IMAGES: "0", LABELS: "0", TABLE: "0"})
     monkeypatch.setattr("deepbc.datasets.morphomnist.SOURCE", nowhere)
     with pytest.raises(DataError, match=f"{IMAGES}: is not in .* set DEEPBC_DATA to a folder that holds morphomnist/"):

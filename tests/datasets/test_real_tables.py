@@ -3,7 +3,7 @@
 import networkx as nx
 import pytest
 
-from deepbc.datasets import files, tables
+from deepbc.datasets import download, tables
 from deepbc.errors import DataError
 
 READERS = {
@@ -17,7 +17,7 @@ READERS = {
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """An empty cache, and no folder of data."""
-    monkeypatch.setattr(files, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(download, "cache_folder", lambda: tmp_path)
     monkeypatch.delenv("DEEPBC_DATA", raising=False)
     return tmp_path / "tables"
 

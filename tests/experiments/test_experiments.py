@@ -16,9 +16,9 @@ from labelled_faces import write_celeba
 import deepbc as bc
 from deepbc.datasets import digits
 from deepbc.errors import DataError
-from deepbc.experiments import NAMES, given, reproduce, title
-from deepbc.experiments.base import write_index
-from deepbc.experiments.judge import train_judge
+from deepbc.experiments import NAMES, digits_setup, reproduce, title
+from deepbc.experiments.attribute_reader import train_judge
+from deepbc.experiments.runner import write_index
 
 PROGRAM = Path(sys.executable).parent / "deepbc"
 
@@ -217,7 +217,7 @@ def check_findings(name, rows):
 
 def check_claims(rows):
     """What is published is compared with a fit to the whole real set alone."""
-    experiment = importlib.import_module("deepbc.experiments.image_quality")
+    experiment = importlib.import_module("deepbc.experiments.ours.image_quality")
     whole = put("rows", 60_000.0, label="ours")(rows)
     assert not any("published" in each.sentence for each in experiment.findings(rows))
     claimed = [each for each in experiment.findings(whole) if "published" in each.sentence]
@@ -240,7 +240,7 @@ def test_a_damaged_record_is_passed_over(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named_before_any_work(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
-    monkeypatch.setattr("deepbc.experiments.figure_4.run", None)
+    monkeypatch.setattr("deepbc.experiments.paper.figure_4.run", None)
     with pytest.raises(bc.StorageError, match="file"):
         reproduce("figure-4", tmp_path / "file", quick=True)
 
@@ -254,24 +254,24 @@ def test_without_the_set_rows_are_drawn(monkeypatch):
     def none(split):
         raise DataError("no network")
 
-    monkeypatch.setattr(given.morphomnist, "load", none)
+    monkeypatch.setattr(digits_setup.morphomnist, "load", none)
     monkeypatch.delenv("DEEPBC_DATA", raising=False)
-    columns, source = given.numbers(50, 0)
+    columns, source = digits_setup.numbers(50, 0)
     assert {name: len(column) for name, column in columns.items()} == {"thickness": 50, "intensity": 50}
     assert "equations" in source
-    columns, source = given.images("test", 20, 0)
+    columns, source = digits_setup.images("test", 20, 0)
     assert columns["image"].shape == (20, 28, 28)
     assert "strokes" in source
 
     # A set that is named and cannot be read is never passed over.
     monkeypatch.setenv("DEEPBC_DATA", "nowhere")
     with pytest.raises(DataError, match="no network"):
-        given.numbers(50, 0)
+        digits_setup.numbers(50, 0)
 
 
 def test_other_values_are_observed_ones_of_another_bin():
     values = torch.rand(3000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 2
-    drawn = given.others(values, 0)
+    drawn = digits_setup.others(values, 0)
     low, width = values.min(), (values.max() - values.min()) / 9
     bins = [((each - low) / width).floor().clamp_max(8) for each in (values, drawn)]
     assert (bins[0] != bins[1]).all()
@@ -282,7 +282,7 @@ def test_other_values_are_observed_ones_of_another_bin():
 
 def test_pixels_come_back_as_pictures():
     image = digits.sample(3, seed=0).values["image"]
-    torch.testing.assert_close(given.pictures(given.pixels(image)).float(), image, atol=0.051, rtol=0)
+    torch.testing.assert_close(digits_setup.pictures(digits_setup.pixels(image)).float(), image, atol=0.051, rtol=0)
 
 
 def test_a_judge_reads_what_it_learned(tmp_path):

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import deepbc as bc
-from deepbc.checkpoint import Checkpoint
-from deepbc.seeds import generator
-from deepbc.sharing import Share
-from deepbc.training import Loop, Rows, Training
-from deepbc.variables import OPEN, Family, Variable
+from deepbc.data.variables import OPEN, Family, Variable
+from deepbc.numerics.seeding import generator
+from deepbc.training.checkpoint import Checkpoint
+from deepbc.training.distributed import Share
+from deepbc.training.trainer import Loop, Rows, Training
 
 SHORT = Training(epochs=30, patience=5)
 

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 import deepbc as bc
 from deepbc.mechanisms.regions import HAIR, Interval, Wedge
-from deepbc.seeds import generator
+from deepbc.numerics.seeding import generator
 
 MEANS = (0.3, 1.2, -0.5)
 

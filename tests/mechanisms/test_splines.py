@@ -5,7 +5,7 @@ import torch
 
 from deepbc.mechanisms.splines import Spline
 from deepbc.nn.conditioner import Constant
-from deepbc.optimizer import Adam
+from deepbc.training.adam import Adam
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import deepbc as bc
-from deepbc.classifiers import Classifier
 from deepbc.datasets import faces
-from deepbc.mechanisms.vae import SETTLING
+from deepbc.mechanisms.conv_vae import SETTLING
 from deepbc.nn.paper import FaceClassifier, FaceDrawer, FaceReader, settle
-from deepbc.training import Loop
+from deepbc.recipes.classifiers import Classifier
+from deepbc.training.trainer import Loop
 
 # Appendix B.3.2: channels, kernel, stride and padding of the layers, from the one nearest to the input.
 ENCODER, DECODER = (128, 128, 128, 256, 512, 1024), (512, 256, 128, 128, 128)
@@ -161,8 +161,8 @@ def test_a_killed_fit_ends_with_the_same_statistics(data, fitted, tmp_path):
             raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deepbc.training.SECONDS_BETWEEN_SAVES", 0.0)
-        patch.setattr("deepbc.training.Loop._save", kill)
+        patch.setattr("deepbc.training.trainer.SECONDS_BETWEEN_SAVES", 0.0)
+        patch.setattr("deepbc.training.trainer.Loop._save", kill)
         with pytest.raises(KilledError):
             paper(data, SHORT, tmp_path / "kept")
     again = paper(data, SHORT, tmp_path / "kept").mechanisms["image"].state_dict()

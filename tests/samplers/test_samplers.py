@@ -6,13 +6,13 @@ import torch
 from scipy import stats
 
 import deepbc as bc
-from deepbc.normal import truncated
-from deepbc.samplers.jumps import Mixture
-from deepbc.samplers.slices import beyond, cut
+from deepbc.numerics.counter_rng import Streams
+from deepbc.numerics.truncated_normal import truncated
+from deepbc.samplers.elliptical_slice import beyond, cut
+from deepbc.samplers.independence_mh import Mixture
 from deepbc.samplers.target import Target
-from deepbc.samplers.tempering import temper
+from deepbc.samplers.tempered_smc import temper
 from deepbc.solvers.problem import Cost, Term
-from deepbc.streams import Streams
 
 SAMPLERS = [bc.Hamiltonian(), bc.Hamiltonian(chains=2, warmup=12), bc.Langevin(step=0.02, steps=300)]
 

@@ -1,0 +1,132 @@
+"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, `job=clerk`; weights, bounds, types."""
+
+__all__ = ["parse_bounds", "parse_conditions", "parse_types", "parse_weights"]
+
+import math
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+from deepbc._validation import pick
+from deepbc.errors import SettingError
+from deepbc.queries.antecedents import Interval
+
+CONDITION = re.compile(r"\s*(?:([^<>=]*?)\s*<=)?\s*([^<>=]+?)\s*(==|=|>=|<=)\s*([^<>=]+?)\s*")
+
+
+def parse_conditions(
+    texts: Iterable[str], names: Sequence[str], labelled: Collection[str] = ()
+) -> dict[str, str | float | Interval]:
+    """Reads an antecedent, each condition on one variable; two ends of one variable may come apart.
+
+    Args:
+        texts: The conditions.
+        names: The variables.
+        labelled: Those of them whose values are labels.
+
+    Example:
+        >>> parse_conditions(["amount=2000", "30 <= age <= 40", "job=clerk"], ["age", "amount", "job"], ["job"])
+        {'amount': 2000.0, 'age': between(30.0, 40.0), 'job': 'clerk'}
+    """
+    asked: dict[str, str | float | Interval] = {}
+    for text in texts:
+        name, new = _condition(text, names, labelled)
+        old = asked.get(name)
+        asked[name] = new if old is None else _both(name, old, new)
+
+    return asked
+
+
+def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tuple[str, str | float | Interval]:
+    where = f"condition {text!r}"
+    for name in sorted(labelled, key=len, reverse=True):
+        # A label may hold any sign.
+        label = re.fullmatch(rf"\s*{re.escape(name)}\s*(>=|<=|==|=)\s*(.*\S)\s*", text, re.DOTALL)
+        if label:
+            return name, _asked(label[1], label[2])
+    found = CONDITION.fullmatch(text)
+    unknown = re.search(r"[<>](?!=)|!=", text)
+    if not found or (unknown and found[2] not in names):
+        hint = " For > and < write >= and <=; there is no !=." if unknown else ""
+        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}")
+
+    first, name, sign, last = found.groups()
+    name = pick(name, names, where)
+    value = last if name in labelled else _number(last, where)
+    if first is not None:
+        if sign != "<=":
+            raise SettingError(f"{where}: expected two ends as in '30<=age<=40'.")
+        return name, Interval(first if name in labelled else _number(first, where), value)
+
+    return name, _asked(sign, value)
+
+
+def _asked(sign: str, value: str | float) -> str | float | Interval:
+    if sign in ("=", "=="):
+        return value
+
+    return Interval(value, None) if sign == ">=" else Interval(None, value)
+
+
+def _both(name: str, old: str | float | Interval, new: str | float | Interval) -> Interval:
+    """Joins a lower and an upper end."""
+    if isinstance(old, Interval) and isinstance(new, Interval):
+        for low, high in ((old, new), (new, old)):
+            if low.upper is None and high.lower is None:
+                return Interval(low.lower, high.upper)
+
+    raise SettingError(f"conditions: {name!r} comes twice, as {old!r} and {new!r}. Leave one out.")
+
+
+def parse_weights(texts: Iterable[str], names: Sequence[str]) -> dict[str, float]:
+    """Reads weights such as `age=5`."""
+    return {name: _number(value, f"weight of {name!r}") for name, value in _pairs(texts, names, "weight", "age=5")}
+
+
+def parse_bounds(texts: Iterable[str], names: Sequence[str]) -> dict[str, tuple[float | None, float | None]]:
+    """Reads bounds such as `age=0,120` or, open above, `amount=0,`."""
+    bounds = {}
+    for name, value in _pairs(texts, names, "bounds", "age=0,120"):
+        lower, comma, upper = value.partition(",")
+        if not comma:
+            raise SettingError(f"bounds of {name!r}: expected two ends such as '0,120' or '0,', got {value!r}.")
+        where = f"bounds of {name!r}"
+        bounds[name] = tuple(_number(end, where) if end.strip() else None for end in (lower, upper))
+
+    return bounds  # type: ignore[return-value] # two ends each
+
+
+def parse_types(texts: Iterable[str], names: Sequence[str]) -> dict[str, str | list[str]]:
+    """Reads types such as `visits=integer` or, for ordered levels, `grade=low,mid,high`."""
+    pairs = _pairs(texts, names, "type", "visits=integer")
+
+    return {
+        name: [each.strip() for each in value.split(",")] if "," in value else value.strip() for name, value in pairs
+    }
+
+
+def _pairs(texts: Iterable[str], names: Sequence[str], what: str, example: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        # A name may hold the sign itself.
+        known = [name for name in names if re.match(rf"\s*{re.escape(name)}\s*=", text)]
+        held = max(known, key=len, default="")
+        name, sign, value = text.lstrip().removeprefix(held).partition("=")
+        if not sign:
+            raise SettingError(f"{what} {text!r}: expected a name and what goes with it, such as {example!r}.")
+        name = pick((held + name).strip(), names, f"{what} {text!r}")
+        if name in dict(pairs):
+            raise SettingError(f"{what}: {name!r} comes twice. Leave one out.")
+        pairs.append((name, value))
+
+    return pairs
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise SettingError(f"{where}: expected a number, got {text.strip()!r}.")
+
+    return number

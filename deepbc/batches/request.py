@@ -1,0 +1,93 @@
+"""A question in words, as a command line has it, put to a model."""
+
+__all__ = ["Wishes", "ask", "columns_of", "labels_in"]
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deepbc._validation import pick
+from deepbc.batches.conditions import parse_conditions, parse_weights
+from deepbc.distances import Squared
+from deepbc.errors import SettingError
+from deepbc.queries import backtrack, backtrack_samples, intervene
+from deepbc.queries.results import Counterfactual
+from deepbc.scm.model import SCM
+from deepbc.solvers import Exact, Solver, Sparse
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a question asks for, as words.
+
+    Args:
+        conditions: What is to hold.
+        forced: Whether to break the law of what is asked.
+        keep: How many noises may move at most.
+        scope: Whose noises may move, with commas between.
+        weights: How dear noises are.
+        samples: How many worlds to draw; None asks for the nearest.
+        seed: Where samples come from.
+    """
+
+    conditions: tuple[str, ...]
+    forced: bool = False
+    keep: int | None = None
+    scope: str | None = None
+    weights: tuple[str, ...] = ()
+    samples: int | None = None
+    seed: int = 0
+
+
+def columns_of(scm: SCM) -> dict[str, str]:
+    """The columns that a table needs, and the variable of each; one that follows from others alone needs none."""
+    columns: dict[str, str] = {}
+    for name in scm.graph:
+        shape = scm.variables[name].shape
+        if len(shape) > 1:
+            raise SettingError(f"Variable {name!r}: is an image, and no table holds one. Ask in Python.")
+        if not scm.mechanisms[name].deterministic:
+            columns |= {f"{name}[{k}]": name for k in range(shape[0])} if shape else {name: name}
+
+    return columns
+
+
+def labels_in(scm: SCM) -> dict[str, bool]:
+    """Whether each column that a table needs holds labels."""
+    return {column: name in scm.levels for column, name in columns_of(scm).items()}
+
+
+def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:
+    """Asks about all rows of a table.
+
+    Args:
+        scm: The model.
+        rows: The rows.
+        wishes: What is asked for.
+    """
+    names = tuple(scm.graph)
+    asked = parse_conditions(wishes.conditions, names, scm.levels)
+    if wishes.forced:
+        _refuse(wishes, keep="keep", scope="scope", weights="weight", samples="samples")
+        return intervene(scm, rows, asked)
+
+    settings: dict[str, Any] = {"distance": Squared(parse_weights(wishes.weights, names))}
+    if wishes.scope is not None:
+        settings["scope"] = [pick(each.strip(), names, "scope") for each in wishes.scope.split(",")]
+    if wishes.samples is not None:
+        _refuse(wishes, keep="keep")
+        return backtrack_samples(scm, rows, asked, samples=wishes.samples, seed=wishes.seed, **settings)
+
+    solver: Solver = Exact() if wishes.keep is None else Sparse(keep=wishes.keep)
+
+    return backtrack(scm, rows, asked, solver=solver, **settings)
+
+
+def _refuse(wishes: Wishes, **options: str) -> None:
+    """Refuses options that the kind of question has no use for, rather than pass them over."""
+    for field, option in options.items():
+        if getattr(wishes, field) not in (None, ()):
+            kind = "--intervene" if wishes.forced else "--samples"
+            raise SettingError(f"--{option}: has no meaning with {kind}. Leave one of them out.")

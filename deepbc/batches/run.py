@@ -1,0 +1,233 @@
+"""A question put to every row of a table that may be larger than memory.
+
+Rows are read, asked and written so many at a time, each time into a part of its own beside the output. A killed run
+that is started again goes on after the parts that stand; at the end they are joined. A row that cannot be asked, for a
+gap, a word or a value outside its bounds, is marked and does no harm to the others.
+"""
+
+__all__ = ["Batch", "run_batch"]
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deepbc._validation import check_count
+from deepbc.batches.request import Wishes, ask, columns_of, labels_in
+from deepbc.data.tables import check_ending, count_rows, join_tables, read_chunks, write_table
+from deepbc.datasets.download import write_bytes
+from deepbc.errors import DataError, SettingError, StorageError
+from deepbc.progress import progress
+from deepbc.scm.model import SCM
+from deepbc.storage import MANIFEST, locked, make_folder
+
+if TYPE_CHECKING:
+    import pandas
+
+BAD = "bad row"
+GAPPED = {"f": "float64", "i": "Int64", "b": "boolean", "O": "string"}
+# No variable has this name.
+REASON = "\0reason"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What came of a batch.
+
+    Args:
+        rows: The number of rows.
+        converged: How many of them have an answer that holds.
+        bad: How many could not be asked.
+        seconds: The time it took, that of earlier runs not counted.
+        out: The table of answers.
+    """
+
+    rows: int
+    converged: int
+    bad: int
+    seconds: float
+    out: Path
+
+    @property
+    def failed(self) -> int:
+        """How many were asked and have no answer that holds."""
+        return self.rows - self.converged - self.bad
+
+
+def run_batch(
+    model: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    wishes: Wishes,
+    out: str | os.PathLike[str],
+    *,
+    rows: int = 50_000,
+    show: bool | None = None,
+) -> Batch:
+    """Asks every row of a table.
+
+    Args:
+        model: The folder of the model.
+        data: The table, `.csv` or `.parquet`.
+        wishes: What is asked for; not samples.
+        out: The table of answers to write, with the number of each row in `row`.
+        rows: How many rows are in memory at a time.
+        show: Whether to show a progress bar; None shows it on a terminal.
+    """
+    check_count(rows, "rows", least=1)
+    if wishes.samples is not None:
+        raise SettingError("samples: a batch asks for the nearest worlds alone. Leave them out, or ask single rows.")
+    start, out, scm = time.monotonic(), Path(out), SCM.load(model)
+    names = tuple(columns_of(scm))
+    check_ending(out)
+    if os.path.realpath(out) == os.path.realpath(data):
+        raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
+    if out.is_dir():
+        raise StorageError(f"{out}: is a folder. Choose another name for the answers.")
+    head = next(read_chunks(data, names, 1, labels_in(scm)), None)
+    if head is None or not len(head):
+        raise DataError(f"{data}: has no rows to ask.")
+    # A question that cannot be asked of any row is an error before any work.
+    nothing = ask(scm, head.iloc[:0], wishes).to_frame()
+    make_folder(out.parent)
+    with locked(out):
+        asked, converged, bad = _answer(scm, (Path(model), Path(data)), wishes, out, rows, nothing, show)
+
+    return Batch(asked, converged, bad, time.monotonic() - start, out)
+
+
+def _answer(
+    scm: SCM,
+    sources: tuple[Path, Path],
+    wishes: Wishes,
+    out: Path,
+    rows: int,
+    nothing: "pandas.DataFrame",
+    show: bool | None,
+) -> list[int]:
+    """Asks part after part and joins them; returns how many rows there are, hold, and could not be asked."""
+    model, data = sources
+    stamps = {"model": _stamp(model / MANIFEST), "data": _stamp(data)}
+    folder = _parts(out, {"wishes": asdict(wishes), "rows": rows, **stamps})
+
+    counts = np.zeros(3, dtype=int)
+    parts: list[Path] = []
+    with progress("batch", -(-count_rows(data) // rows), show) as shown:
+        for chunk in read_chunks(data, tuple(columns_of(scm)), rows, labels_in(scm)):
+            part = folder / f"{len(parts):06d}{out.suffix.lower()}"
+            parts.append(part)
+            counts += _tally(part) or _ask(scm, chunk, wishes, int(counts[0]), nothing, part)
+            shown.tell(f"{counts[0]:,} rows")
+            shown.advance()
+    if stamps != {"model": _stamp(model / MANIFEST), "data": _stamp(data)}:
+        raise DataError(f"{data}: the table or the model changed while it was asked. Remove {folder} and start anew.")
+    join_tables(parts, out)
+    shutil.rmtree(folder)
+
+    return counts.tolist()
+
+
+def _ask(
+    scm: SCM, chunk: "pandas.DataFrame", wishes: Wishes, first: int, nothing: "pandas.DataFrame", part: Path
+) -> list[int]:
+    """Asks the rows of a chunk and writes the answers; returns how many there are, hold, and could not be asked."""
+    import pandas
+
+    chunk.index = pandas.RangeIndex(first, first + len(chunk))
+    possible = _possible(scm, chunk)
+    status = nothing.columns[-1]
+    frames = [nothing.assign(**{REASON: ""}), *_asked(scm, chunk[possible], wishes, status)]
+    frames.append(_marked(chunk[~possible], status, "It has a gap, an unknown label, or a value outside its bounds."))
+    answers = pandas.concat([each for each in frames if len(each)]).sort_index()
+    numbers = [name for name in nothing.columns if name != status]
+    # Types that can hold a gap, so that every part has the same.
+    types = {name: GAPPED[nothing[name].dtype.kind] for name in numbers}
+    answers = answers.reindex(columns=[*numbers, status, REASON]).astype(types)
+    # A variable may have the name of a column of ours, which then is called otherwise, as in the frame of an answer.
+    row, reason = (f"answer {name}" if name in numbers else name for name in ("row", "reason"))
+    write_table(answers.rename(columns={REASON: reason}).rename_axis(row).reset_index(), part)
+    tally = [len(answers), int((answers[status] == "converged").sum()), int((answers[status] == BAD).sum())]
+    # Last, so that a part with its tally is whole.
+    write_bytes(part.with_suffix(".json"), json.dumps(tally).encode())
+
+    return tally
+
+
+def _tally(part: Path) -> list[int] | None:
+    """What was counted in a part of an earlier run, if it stands."""
+    try:
+        tally: list[int] = json.loads(part.with_suffix(".json").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+    return tally if part.exists() else None
+
+
+def _asked(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes, status: str) -> Iterator["pandas.DataFrame"]:
+    """Asks rows; where that fails because of one of them, halves of them, until it is found."""
+    if not len(rows):
+        return
+    try:
+        cf = ask(scm, rows, wishes)
+    except DataError as error:
+        if len(rows) == 1:
+            yield _marked(rows, status, str(error))
+            return
+        for half in (rows.iloc[: len(rows) // 2], rows.iloc[len(rows) // 2 :]):
+            yield from _asked(scm, half, wishes, status)
+        return
+
+    reasons = ["" if each == "converged" else f"{each.reason} {each.remedy}".strip() for each in cf.status]
+    yield cf.to_frame().set_index(rows.index).assign(**{REASON: reasons})
+
+
+def _marked(rows: "pandas.DataFrame", status: str, reason: str) -> "pandas.DataFrame":
+    import pandas
+
+    return pandas.DataFrame({status: BAD, REASON: reason}, index=rows.index)
+
+
+def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[np.bool_]]":
+    """Which rows have a number within its bounds, or a known label, in every column."""
+    possible = np.ones(len(chunk), dtype=bool)
+    for column, name in columns_of(scm).items():
+        variable = scm.variables[name]
+        if variable.levels:
+            known = {item: variable.levels.label_of(item) is not None for item in chunk[column].unique()}
+            possible &= chunk[column].map(known).to_numpy(dtype=bool)
+            continue
+        values, (lower, upper) = chunk[column].to_numpy(), variable.support
+        possible &= np.isfinite(values) & (values > lower) & (values < upper)
+        possible &= (values == np.round(values)) | (not variable.whole)
+
+    return possible
+
+
+def _parts(out: Path, question: dict[str, Any]) -> Path:
+    """Makes the folder of the parts, or takes up that of an earlier run which asked the same."""
+    text = json.dumps(question, sort_keys=True)
+    folder = make_folder(out.with_name(f"{out.name}.parts"))
+    asked = folder / "question.json"
+    if not asked.exists():
+        if any(folder.iterdir()):
+            raise StorageError(f"{folder}: expected parts of a batch, got something else. Choose another --out.")
+        write_bytes(asked, text.encode())
+    elif asked.read_text() != text:
+        raise StorageError(
+            f"{folder}: holds parts of another batch (other model, data, question or --chunk). Remove it to start "
+            f"anew, or choose another --out."
+        )
+
+    return folder
+
+
+def _stamp(path: Path) -> list[int]:
+    """What tells whether a file is still the same."""
+    known = path.stat()
+
+    return [known.st_size, known.st_mtime_ns]

@@ -1,0 +1,318 @@
+"""Tables on disk: CSV and Parquet, told apart by the ending of their name."""
+
+__all__ = [
+    "check_ending",
+    "check_whole",
+    "count_rows",
+    "join_tables",
+    "pick_rows",
+    "read_chunks",
+    "read_table",
+    "with_types",
+    "write_table",
+]
+
+import csv
+import os
+import re
+import shutil
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deepbc._validation import pick
+from deepbc.errors import DataError, DeepBCError, SettingError, StorageError
+
+if TYPE_CHECKING:
+    import pandas
+
+ENDINGS = {".csv": "CSV", ".parquet": "Parquet"}
+TRUTHS = {"true", "false"}
+# As text, so that a word in one row does not change how the others are read; and no first column as an index.
+PLAIN: dict[str, Any] = {"dtype": str, "index_col": False, "keep_default_na": False, "na_values": [""]}
+# Words for a gap, in columns of labels that nobody declared.
+GAPS = {"NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "n/a", "#N/A", "<NA>"}
+
+
+def read_table(
+    path: str | os.PathLike[str], names: Sequence[str], labels: Mapping[str, bool] | None = None
+) -> "pandas.DataFrame":
+    """Reads columns of numbers and of labels. An empty cell comes as a gap, as does a word among numbers.
+
+    Args:
+        path: The file, `.csv` (with a line of names) or `.parquet`.
+        names: The columns to read.
+        labels: Whether each column that is named holds labels; any other holds labels if most of its cells are no
+            numbers.
+
+    Raises:
+        DataError: The file is missing, is no table, lacks a column or has one that is neither of numbers nor labels.
+    """
+    import pandas
+
+    path = Path(path)
+    ending = _check(path, names)
+    with _told(path, ending):
+        frame = pandas.read_csv(path, **PLAIN) if ending == ".csv" else pandas.read_parquet(path)
+
+    return _columns(frame, names, labels or {}, path)
+
+
+def read_chunks(
+    path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool] | None = None
+) -> Iterator["pandas.DataFrame"]:
+    """Reads as `read_table` does, so many rows at a time, and guesses nothing: a word in place of a number is a gap.
+
+    Args:
+        path: The file.
+        names: The columns.
+        rows: The rows of a chunk.
+        labels: Whether each column holds labels; one that is not named holds numbers.
+    """
+    path = Path(path)
+    labels = dict.fromkeys(names, False) | dict(labels or {})
+    ending = _check(path, names)
+    chunks = _chunks(path, ending, rows)
+    while True:
+        with _told(path, ending):
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield _columns(chunk, names, labels, path, words=True)
+
+
+def _chunks(path: Path, ending: str, rows: int) -> Iterator["pandas.DataFrame"]:
+    import pandas
+
+    if ending == ".csv":
+        yield from pandas.read_csv(path, chunksize=rows, **PLAIN)
+    else:
+        yield from (batch.to_pandas() for batch in _parquet(path).iter_batches(rows))
+
+
+def _check(path: Path, names: Sequence[str]) -> str:
+    """Checks that a table has each of the columns once, and returns its ending."""
+    ending = check_ending(path)
+    if path.is_dir():
+        raise DataError(f"{path}: expected a file, got a folder. Give the file.")
+    with _told(path, ending):
+        if ending == ".csv":
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                there = next(csv.reader(file), [])
+        else:
+            there = [str(name) for name in _parquet(path).schema_arrow.names]
+    if not there:
+        raise DataError(f"{path}: cannot be read as {ENDINGS[ending]} (it is empty).")
+    for name in names:
+        if name not in there and len(there) == 1 and (sign := re.search(r"[;\t|]", there[0])):
+            raise DataError(f"{path}: expected commas between cells, got {sign[0]!r}. Write it with commas.")
+        pick(name, tuple(there), str(path))
+        if there.count(name) > 1:
+            raise DataError(f"{path}: the column {name!r} comes twice. Drop or rename one.")
+
+    return ending
+
+
+def _columns(
+    frame: "pandas.DataFrame", names: Sequence[str], labels: Mapping[str, bool], path: Path, *, words: bool = False
+) -> "pandas.DataFrame":
+    """The columns, as numbers or labels; one of numbers may hold nothing but words, where that is said."""
+    import pandas
+
+    frame.columns = [str(name) for name in frame.columns]
+    columns = {}
+    for name in names:
+        column = frame[name]
+        if column.dtype.kind not in "iufbOU" and not isinstance(
+            column.dtype, pandas.StringDtype | pandas.CategoricalDtype
+        ):
+            raise DataError(f"{path}, {name!r}: expected numbers or labels, got {column.dtype}. Convert it first.")
+        if labels.get(name):
+            columns[name] = _labels(column)
+            continue
+        numbers = _numbers(column)
+        if name not in labels and _mostly_words(column, numbers):
+            columns[name] = _labels(column.mask(column.isin(GAPS)))
+        else:
+            if not words or column.dtype.kind == "b":
+                _check_numbers(column, numbers, f"{path}, {name!r}")
+            columns[name] = numbers
+
+    return pandas.DataFrame(columns, index=frame.index)
+
+
+def _numbers(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
+    """The numbers in a column, with gaps for all else; truth values and categories are no numbers."""
+    import pandas
+
+    labelled = column.dtype.kind == "b" or isinstance(column.dtype, pandas.CategoricalDtype)
+    if labelled or pandas.api.types.infer_dtype(column, skipna=True) == "boolean":
+        return pandas.Series(float("nan"), index=column.index)
+
+    return pandas.to_numeric(column, errors="coerce").astype(float)
+
+
+def _mostly_words(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]") -> bool:
+    return bool((column.notna() & numbers.isna()).sum() > numbers.notna().sum())
+
+
+def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
+    """Labels as they are, with None in gaps. A category keeps its order."""
+    import pandas
+
+    if isinstance(column.dtype, pandas.CategoricalDtype):
+        return column
+
+    return column.astype(object).where(column.notna(), None)
+
+
+def _check_numbers(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]", where: str) -> None:
+    """Refuses a column of numbers without any."""
+    if column.notna().any() and numbers.isna().all():
+        first = column[column.notna()].iloc[0]
+        raise DataError(f"{where}: expected numbers, got the text {first!r}. Convert the column first.")
+
+
+def with_types(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The same table, which is to be learned from, with the types that a file of text does not tell.
+
+    Columns of numbers that are all whole become integers, and those of the words true and false truth values.
+    """
+    typed = frame.copy(deep=False)
+    for name in frame.columns:
+        column = frame[name]
+        if column.dtype.kind == "f" and ((column % 1 == 0) & (column.abs() < 2**53)).all():
+            typed[name] = column.astype("int64")
+        elif column.dtype == object and {str(label).lower() for label in column.unique()} <= TRUTHS:
+            typed[name] = column.map(lambda label: str(label).lower() == "true")
+
+    return typed
+
+
+def check_whole(frame: "pandas.DataFrame", path: str | os.PathLike[str], *, drop: bool = False) -> "pandas.DataFrame":
+    """Drops rows with gaps, or refuses them.
+
+    Args:
+        frame: The rows.
+        path: Where they come from, for an error.
+        drop: Whether to drop rows with gaps; otherwise one is an error that counts them.
+    """
+    gaps = frame.isna()
+    rows = gaps.any(axis=1)
+    if rows.any() and not drop:
+        worst, count = gaps.sum().idxmax(), int(gaps.sum().max())
+        raise DataError(
+            f"{path}: {int(rows.sum()):,} of {len(frame):,} rows have gaps or words, most in {worst!r} ({count:,}), "
+            f"the first is row {rows.idxmax()}. Fill them, or leave these rows out (fit: --drop-missing)."
+        )
+
+    return frame[~rows]
+
+
+def pick_rows(table: "pandas.DataFrame", rows: Sequence[int]) -> "pandas.DataFrame":
+    """Picks rows of a table, counted from 0."""
+    for row in rows:
+        if not 0 <= row < len(table):
+            raise DataError(f"row {row}: expected 0 to {len(table) - 1:,}, as many as the table has.")
+
+    return table.iloc[list(rows)]
+
+
+def count_rows(path: str | os.PathLike[str]) -> int:
+    """Counts the rows of a table without reading it; of a CSV file its lines, which may be more."""
+    path = Path(path)
+    ending = check_ending(path)
+    with _told(path, ending):
+        if ending == ".parquet":
+            return int(_parquet(path).metadata.num_rows)
+        with path.open("rb") as file:
+            return max(0, sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1)
+
+
+def write_table(frame: "pandas.DataFrame", path: str | os.PathLike[str]) -> None:
+    """Writes a table, whole or not at all, without its index."""
+    path = Path(path)
+    with _whole(path) as (ending, fresh):
+        if ending == ".csv":
+            frame.to_csv(fresh, index=False)
+        else:
+            frame.to_parquet(fresh, index=False)
+
+
+def join_tables(parts: Sequence[Path], path: Path) -> None:
+    """Joins tables of the same columns, as `write_table` wrote them, into one; in memory there is one at a time."""
+    with _whole(path) as (ending, fresh):
+        if ending == ".csv":
+            _join_lines(parts, fresh)
+        else:
+            from pyarrow.parquet import ParquetWriter
+
+            with ParquetWriter(fresh, _parquet(parts[0]).schema_arrow) as whole:
+                for part in parts:
+                    whole.write_table(_parquet(part).read())
+
+
+def _join_lines(parts: Sequence[Path], fresh: Path) -> None:
+    import pandas
+
+    # A name may hold a line break, so the names are more than a line.
+    names = len(pandas.read_csv(parts[0], nrows=0, **PLAIN).to_csv(index=False).encode())
+    with fresh.open("wb") as whole:
+        for k, part in enumerate(parts):
+            with part.open("rb") as lines:
+                lines.seek(names if k else 0)
+                shutil.copyfileobj(lines, whole)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[tuple[str, Path]]:
+    """Hands out the ending, and another name to write to, which takes the place of the file at the end."""
+    ending = check_ending(path)
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        with _told(path, ending, StorageError):
+            yield ending, fresh
+            fresh.replace(path)
+    finally:
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def _parquet(path: Path) -> Any:
+    from pyarrow.parquet import ParquetFile
+
+    return ParquetFile(path)
+
+
+@contextmanager
+def _told(path: Path, ending: str, kind: type[DeepBCError] = DataError) -> Iterator[None]:
+    """Says in our own words what is wrong with a file."""
+    import pandas
+
+    verb = "read" if kind is DataError else "written"
+    try:
+        with warnings.catch_warnings():
+            # That lines have more cells than there are names, which would be lost.
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            yield
+    except DeepBCError:
+        raise
+    except ImportError as error:
+        raise SettingError("Parquet needs pyarrow. Install it with: pip install 'deepbc[parquet]'.") from error
+    except FileNotFoundError as error:
+        raise kind(f"{path}: cannot be {verb}: no such file or folder. Mend the path.") from error
+    except (OSError, ValueError, csv.Error, pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
+        reason = " ".join(str(error).split())
+        raise kind(f"{path}: cannot be {verb} as {ENDINGS[ending]} ({reason}).") from error
+
+
+def check_ending(path: Path) -> str:
+    """Checks that a name has the ending of a table we know, and returns it."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise DataError(f"{path}: expected a name that ends in {' or '.join(ENDINGS)}, got {ending or 'no ending'!r}.")
+
+    return ending

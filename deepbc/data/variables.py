@@ -1,0 +1,275 @@
+"""What is modelled: a variable with its type, bounds and spread, and a variable together with its parents."""
+
+__all__ = ["OPEN", "Family", "Kind", "Variable", "common_batch", "flatten", "interior", "read_bounds", "unflatten"]
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from deepbc._validation import (
+    NUMBERS,
+    check_batches,
+    check_bounds,
+    check_finite,
+    check_inside,
+    check_shape,
+    check_spread,
+    check_unbounded,
+    check_whole_numbers,
+)
+from deepbc.data.categories import Levels
+from deepbc.errors import SettingError
+
+OPEN = (-math.inf, math.inf)
+# So many rows of images are read at a time.
+CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    r"""A variable as the model sees it.
+
+    Args:
+        name: The name, as in the graph.
+        shape: The shape of one value: `()` for a scalar, `(dim,)` for a vector.
+        lower: The lower bound, minus infinity where there is none.
+        upper: The upper bound, infinity where there is none.
+        sd: The standard deviation of each component in the data of the fit, or one of all (images); 1 where no data was
+            seen or it is constant, and for the indicators of a category.
+        levels: The levels of a category; None for numbers.
+        whole: Whether its values are whole numbers, which may attain their bounds.
+    """
+
+    name: str
+    shape: tuple[int, ...] = ()
+    lower: float = -math.inf
+    upper: float = math.inf
+    sd: tuple[float, ...] = ()
+    levels: Levels | None = None
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        where = f"Variable {self.name!r}"
+        check_bounds(self.lower, self.upper, where)
+        check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, where)
+        if self.levels is not None:
+            check_unbounded(self.bounded, where)
+
+    @classmethod
+    def seen(cls, name: str, column: Tensor, bounds: tuple[float, float], kind: "Kind | None" = None) -> Self:
+        r"""Creates the variable that a column of data shows.
+
+        Args:
+            name: The name.
+            column: The data, with shape `(rows, *shape)`; codes for a category.
+            bounds: The declared bounds, infinite where open.
+            kind: What its values are, where that is known.
+        """
+        kind = kind or Kind()
+        if kind.whole:
+            bounds = (_ceil(bounds[0]), -_ceil(-bounds[1]))
+        shape = tuple(column.shape[1:])
+        if kind.levels and not kind.levels.ordered:
+            return cls(name, shape, *bounds, levels=kind.levels)
+        rows = flatten(column, shape, f"Variable {name!r}")
+        sd = _spread_of_all(rows) if len(shape) > 1 else rows.std(0, correction=0)
+
+        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()), kind.levels, kind.whole)
+
+    @classmethod
+    def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:
+        """Creates a variable of which only the dimension is known; one component is a scalar."""
+        return cls(name, () if dim == 1 else (dim,), *bounds)
+
+    @property
+    def dim(self) -> int:
+        """The number of components of a value as laws see it."""
+        return self.levels.dim if self.levels else math.prod(self.shape)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether its values are a category's or whole numbers."""
+        return self.levels is not None or self.whole
+
+    @property
+    def sorted(self) -> bool:
+        """Whether one of two values is the larger one."""
+        return not self.shape and (self.levels is None or self.levels.ordered)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The open interval in which a law moves; half a unit wider than the bounds of whole numbers."""
+        return (self.lower - 0.5, self.upper + 0.5) if self.whole else (self.lower, self.upper)
+
+    @property
+    def kind(self) -> str:
+        """The type: image, vector, category, ordered, integer, bounded or real."""
+        if self.levels is not None:
+            return "ordered" if self.levels.ordered else "category"
+        if self.whole:
+            return "integer"
+        if len(self.shape) > 1:
+            return "image"
+        if self.shape:
+            return "vector"
+        return "bounded" if self.bounded else "real"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a bound is declared on either side."""
+        return math.isfinite(self.lower) or math.isfinite(self.upper)
+
+    def rows(self, column: Tensor, where: str) -> Tensor:
+        r"""Checks values and brings them to the shape `(*batch, dim)` that mechanisms work on.
+
+        Args:
+            column: Values :math:`x`, with shape `(*batch, *shape)`; codes for a category.
+            where: What the values are, for an error.
+        """
+        rows = self.encode(column, where)
+        check_finite(rows, where)
+        if self.bounded:
+            check_inside(rows, self.lower, self.upper, where, attained=self.whole or len(self.shape) > 1)
+
+        return rows
+
+    def encode(self, column: Tensor, where: str) -> Tensor:
+        """Brings values to the shape `(*batch, dim)`, whatever their bounds."""
+        if self.levels:
+            return self.levels.rows(column)
+
+        rows = flatten(column, self.shape, where)
+        if self.whole:
+            check_whole_numbers(rows, where)
+
+        return rows
+
+    def harden(self, rows: Tensor) -> Tensor:
+        """The class or whole number that values of a smooth stand-in are nearest to, with their shape."""
+        if self.whole:
+            return rows.round().clamp(self.lower, self.upper)
+
+        return self.levels.harden(rows) if self.levels else rows
+
+    def inside(self, rows: Tensor) -> Tensor:
+        """Moves values that rounding to another precision put on a bound to the last number inside."""
+        if not self.bounded or self.whole:
+            return rows
+
+        return rows.clamp(*interior(self.lower, self.upper, rows.dtype))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the values of a variable are: those of a category, whole numbers, or else any numbers."""
+
+    levels: Levels | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A variable and its parents, in the order in which its mechanism sees them."""
+
+    child: Variable
+    parents: tuple[Variable, ...]
+
+    @property
+    def parents_dim(self) -> int:
+        """The dimension of all parents together."""
+        return sum(parent.dim for parent in self.parents)
+
+    def fits(self, other: Self) -> bool:
+        """Whether a mechanism of that family can take the place of one of this: same names, types and bounds."""
+        bounds = [(family.child.lower, family.child.upper) for family in (self, other)]
+        types = [
+            [(each.name, each.shape, each.levels, each.whole) for each in (*family.parents, family.child)]
+            for family in (self, other)
+        ]
+
+        return types[0] == types[1] and bounds[0] == bounds[1]
+
+    def join(self, rows: Mapping[str, Tensor], empty: Tensor) -> Tensor:
+        """Joins the rows of the parents, with shape `(*batch, parents)`; `empty` has shape `(*batch, 0)`."""
+        return beside([rows[parent.name] for parent in self.parents], empty)
+
+    def __str__(self) -> str:
+        bounds = f" in ({self.child.lower:g}, {self.child.upper:g})" if self.child.bounded else ""
+        shapes = [f"{each.name!r} {each.kind if each.discrete else each.shape}" for each in (*self.parents, self.child)]
+        return f"{', '.join(shapes[:-1])} -> {shapes[-1]}{bounds}"
+
+    def split(self, parents: Tensor) -> dict[str, Tensor]:
+        r"""Splits the parents by name.
+
+        Args:
+            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
+
+        Returns:
+            For each parent its values, with shape `(*batch, dim)`.
+        """
+        parts = parents.split([parent.dim for parent in self.parents], dim=-1) if self.parents else ()
+
+        return {parent.name: part for parent, part in zip(self.parents, parts, strict=True)}
+
+
+def flatten(column: Tensor, shape: tuple[int, ...], where: str) -> Tensor:
+    """Brings a column of shape `(*batch, *shape)` to the shape `(*batch, dim)`."""
+    check_shape(tuple(column.shape), shape, where)
+
+    return column.reshape((*column.shape[: column.ndim - len(shape)], math.prod(shape)))
+
+
+def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Brings rows of shape `(*batch, dim)` back to the shape `(*batch, *shape)`."""
+    return rows.reshape((*rows.shape[:-1], *shape))
+
+
+def _ceil(bound: float) -> float:
+    return float(math.ceil(bound)) if math.isfinite(bound) else bound
+
+
+def _spread_of_all(rows: Tensor) -> Tensor:
+    """The standard deviation of all components together, a chunk at a time, with shape `(1,)`."""
+    count, total, square = 0, 0.0, 0.0
+    for chunk in rows.split(CHUNK):
+        chunk = chunk.double()
+        count, total = count + chunk.numel(), total + chunk.sum().item()
+        square += chunk.square().sum().item()
+
+    return torch.tensor([max(0.0, square / count - (total / count) ** 2)], dtype=torch.float64).sqrt()
+
+
+def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
+    """Reads a pair of bounds in which None is an open side."""
+    pair = isinstance(bounds, Sequence) and len(bounds) == 2
+    if not pair or not all(bound is None or isinstance(bound, NUMBERS) for bound in bounds):
+        raise SettingError(f"{where}: expected a pair of bounds such as (0, None), got {bounds!r}.")
+
+    lower = -math.inf if bounds[0] is None else float(bounds[0])
+    upper = math.inf if bounds[1] is None else float(bounds[1])
+    check_bounds(lower, upper, where)
+
+    return lower, upper
+
+
+def interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, float]:
+    """Finds the first and the last number strictly inside the bounds."""
+    low, high = torch.tensor([lower, upper], dtype=dtype)
+
+    return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
+
+
+def beside(parts: Sequence[Tensor], empty: Tensor) -> Tensor:
+    """Joins tensors `(*batch, ...)` along their last axis; without any it is the empty one, `(*batch, 0)`."""
+    parts = [part for part in parts if part.shape[-1]]
+    # One alone is taken as it is: solvers join again and again.
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0] if parts else empty
+
+
+def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:
+    """Finds the one batch shape of rows of shape `(*batch, dim)`: a single row goes with many, other shapes agree."""
+    return check_batches({name: column.shape[:-1] for name, column in rows.items()})

@@ -1,0 +1,1 @@
+"""Numerical building blocks: random numbers by counting, seeds, the normal distribution on an interval."""

@@ -1,0 +1,177 @@
+"""What comes back: the answer to a counterfactual question, with its evidence."""
+
+__all__ = ["Counterfactual", "Diagnostics"]
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepbc.data.categories import Levels
+from deepbc.data.frames import frame
+from deepbc.data.world import World
+from deepbc.graph import CausalGraph
+from deepbc.plots import Drawing, plot_counterfactual, plot_samples
+from deepbc.queries.status import CONVERGED
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+FAR = 4.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Diagnostics:
+    """Whether the samples of a row are to be trusted.
+
+    Args:
+        r_hat: How much the chains of a row disagree (the rank-normalised split R-hat), with shape `(*rows,)`; near 1
+            where they tell of one density.
+        effective: How many independent samples those of a row are worth, with shape `(*rows,)`.
+        acceptance: The part of the proposals that was taken, with shape `(*rows,)`.
+    """
+
+    r_hat: Tensor
+    effective: Tensor
+    acceptance: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counterfactual:
+    r"""The answer to a counterfactual question, with its evidence.
+
+    Args:
+        graph: The causal graph.
+        values: Counterfactual values :math:`x^*` by variable, in the data's own units, with shape `(*batch, *shape)`;
+            labels of text as an array of objects.
+        noise: Counterfactual noise :math:`u^*` by variable.
+        factual: The factual world.
+        antecedent: What was asked for, by variable: values, or an interval.
+        moved: The distance that each variable's noise carries, with shape `(*batch,)`: the explanation.
+        distance: The total distance, with shape `(*batch,)`.
+        error: How far a fresh prediction from the noise misses the antecedent, in standard deviations of the variable,
+            with shape `(*batch,)`.
+        farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
+        clipped: The number of pixels that a law cut to their range by more than a grey level, with shape `(*batch,)`;
+            0 but for an image that keeps what its decoder misses.
+        status: The status of each row; a single one for a single row.
+        batch: The batch shape. Samples have an axis in front, which `factual`, `antecedent`, `status` and `diagnostics`
+            lack.
+        diagnostics: What a sampler says of each row; None where there are no samples.
+    """
+
+    graph: CausalGraph
+    values: Mapping[str, Any]
+    noise: Mapping[str, Tensor]
+    factual: World
+    antecedent: Mapping[str, Any]
+    moved: Mapping[str, Tensor]
+    distance: Tensor
+    error: Tensor
+    farthest: Tensor
+    clipped: Tensor
+    status: Any
+    batch: torch.Size
+    diagnostics: Diagnostics | None = None
+
+    @property
+    def extrapolates(self) -> Tensor:
+        """Whether a row rests on noise beyond 4 standard deviations, of which data show next to nothing."""
+        return self.farthest > FAR
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Writes the answer as a data frame: values, factual values, what moved, distance, error, farthest and status.
+
+        Images are left out. Samples have an index of sample and row, and the columns of `diagnostics` as well. Where a
+        variable has the name of one of the other columns, that column gets the prefix `answer`.
+        """
+        columns: dict[str, Any] = dict(self.values)
+        kinds = dict(self.factual.kinds)
+        for name, column in self._evidence().items():
+            kind = self.factual.kinds.get(name.removeprefix("factual ")) if name.startswith("factual ") else None
+            while name in columns:
+                name = f"answer {name}"
+            columns[name] = column
+            kinds |= {name: kind} if kind else {}
+        names = ("sample", "row") if self.diagnostics and len(self.batch) == 2 else None
+
+        return frame(columns, self.batch, names, kinds)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
+
+        What was asked about has a star and a ring; a row that does not hold has crosses. Samples are drawn as the
+        marginals of each variable: of the first rows, beside the factual value.
+
+        Args:
+            path: The file to write, if any.
+        """
+        queries = self.batch[1:] if self.diagnostics else self.batch
+        rows, samples = queries.numel(), self.batch[: len(self.batch) - len(queries)]
+        before = {name: _flat(each, rows, tuple(each.shape[len(queries) :])) for name, each in self._numbers("before")}
+        caption = f"{rows:,} {'row' if rows == 1 else 'rows'}: {self._ends()}{self._far()}"
+        drawing = Drawing(
+            graph=self.graph,
+            before=before,
+            after={name: each.reshape(*samples, *before[name].shape) for name, each in self._numbers("after")},
+            labels={name: [str(item) for item in each.items] for name, each in self._levels().items()},
+            moved={name: each.reshape(*samples, rows) for name, each in self.moved.items()},
+            asked=tuple(self.antecedent),
+            held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == CONVERGED, dtype=bool)),
+            caption=f"{self.batch[0]:,} samples, {caption}" if self.diagnostics else caption,
+        )
+
+        return plot_samples(drawing, path) if self.diagnostics else plot_counterfactual(drawing, path)
+
+    def _levels(self) -> dict[str, Levels]:
+        return {name: kind.levels for name, kind in self.factual.kinds.items() if kind.levels}
+
+    def _numbers(self, when: str) -> Iterator[tuple[str, Tensor]]:
+        """The values before or after, labels as codes."""
+        levels = self._levels()
+        for name, each in (self.factual.values if when == "before" else self.values).items():
+            yield name, levels[name].codes(each, name) if name in levels else each
+
+    def _evidence(self) -> dict[str, Any]:
+        # Each sample has the factual values of its row.
+        columns: dict[str, Any] = {
+            f"factual {name}": np.broadcast_to(np.asarray(each), tuple(self.values[name].shape))
+            for name, each in self.factual.values.items()
+        }
+        columns |= {f"moved {name}": column for name, column in self.moved.items()}
+        columns |= {"distance": self.distance, "error": self.error, "farthest": self.farthest}
+        if self.diagnostics:
+            said = {"r_hat": self.diagnostics.r_hat, "effective": self.diagnostics.effective}
+            columns |= {name: each.expand(self.batch) for name, each in said.items()}
+
+        return columns | {"status": self._statuses()}
+
+    def _statuses(self) -> "np.ndarray[Any, Any]":
+        return np.broadcast_to(np.asarray(self.status, dtype=object), tuple(self.batch))
+
+    def _ends(self) -> str:
+        words, counts = np.unique(np.asarray(self.status, dtype=str), return_counts=True)
+
+        return ", ".join(f"{count:,} {word}" for word, count in zip(words, counts, strict=True)) or "no rows"
+
+    def _far(self) -> str:
+        count = int(self.extrapolates.sum())
+
+        return f"; {count:,} beyond {FAR:g} sd of noise" if count else ""
+
+    def __repr__(self) -> str:
+        asked = ", ".join(self.antecedent)
+        samples = f"samples: {self.batch[0]}; " if self.diagnostics else ""
+        rows = tuple(self.batch[1:] if self.diagnostics else self.batch)
+        return f"Counterfactual(antecedent: {asked}; {samples}rows: {rows}; {self._ends()})"
+
+
+def _flat(values: Tensor, rows: int, shape: tuple[int, ...]) -> Tensor:
+    """Brings values to the shape `(rows, components)`; images stay images."""
+    return values.reshape(rows, *(shape if len(shape) > 1 else (math.prod(shape),)))

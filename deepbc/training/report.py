@@ -1,0 +1,108 @@
+"""The report of a fit: what each law learned, how well, and what was decided on the way."""
+
+__all__ = ["Curve", "FitReport", "VariableFit"]
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from deepbc._validation import pick
+from deepbc.data.frames import frame
+from deepbc.plots import plot_fit
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The mean loss after each epoch, on the rows learned from and on those held out, and the seconds it took."""
+
+    train: tuple[float, ...]
+    held_out: tuple[float, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class VariableFit:
+    """The fit of one variable.
+
+    Args:
+        name: The variable.
+        type: What it is: real, bounded, integer, category, ordered, vector or image.
+        mechanism: The kind of its mechanism.
+        nll: The mean held-out negative log-likelihood, in nats and the data's own units.
+        rows: The number of held-out rows.
+        curves: The learning curve of each stage of the training.
+        seconds: The time it took.
+        notes: What the fit decided.
+        learned: The number of rows learned from; 0 where a model saved long ago does not say.
+    """
+
+    name: str
+    type: str
+    mechanism: str
+    nll: float
+    rows: int
+    curves: Mapping[str, Curve]
+    seconds: float
+    notes: tuple[str, ...]
+    learned: int = 0
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs of all stages."""
+        return sum(len(curve.train) for curve in self.curves.values())
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """The report of a fit: one entry per fitted variable, in the order of the graph."""
+
+    variables: tuple[VariableFit, ...]
+
+    @property
+    def nll(self) -> float:
+        """The held-out negative log-likelihood of all fitted variables together, in nats and original units.
+
+        A variable that has no density, whose own `nll` is NaN, adds nothing.
+        """
+        return sum(variable.nll for variable in self.variables if not math.isnan(variable.nll))
+
+    @property
+    def seconds(self) -> float:
+        """The time the fit took."""
+        return sum(variable.seconds for variable in self.variables)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Writes the report as a data frame, one row per variable."""
+        fields = ("type", "mechanism", "nll", "rows", "epochs", "seconds")
+        columns = {"variable": [variable.name for variable in self.variables]}
+        columns |= {field: [getattr(variable, field) for variable in self.variables] for field in fields}
+        columns["notes"] = ["; ".join(variable.notes) for variable in self.variables]
+
+        return frame(columns, torch.Size([len(self.variables)]))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+        """Draws the learning curves; writes the file if named."""
+        curves = {
+            variable.name: {stage: (curve.train, curve.held_out) for stage, curve in variable.curves.items()}
+            for variable in self.variables
+        }
+        return plot_fit(curves, path)
+
+    def __iter__(self) -> Iterator[VariableFit]:
+        return iter(self.variables)
+
+    def __getitem__(self, name: str) -> VariableFit:
+        known = {variable.name: variable for variable in self.variables}
+        return known[pick(name, known, "fit report")]
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{variable.name}: {variable.nll:.4f}" for variable in self.variables)
+        return f"FitReport(held-out nll in nats: {parts}; {self.seconds:.1f} s)"

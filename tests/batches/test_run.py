@@ -1,0 +1,233 @@
+"""A question to every row of a table: all rows, each once, whatever happens on the way."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import deepbc as bc
+from deepbc.batches import run
+from deepbc.batches.request import Wishes
+from deepbc.batches.run import run_batch
+
+# age -> income; age, income -> amount
+GRAPH = bc.CausalGraph.parse("age -> income; age, income -> amount")
+WISHES = Wishes(("amount=9",))
+
+
+def loans(rows: int, seed: int = 0) -> pd.DataFrame:
+    draw = np.random.default_rng(seed)
+    age = draw.normal(40, 10, rows)
+    income = 0.5 * age + draw.normal(0, 3, rows)
+    return pd.DataFrame({"age": age, "income": income, "amount": np.exp(0.1 * income + 0.3 * draw.normal(size=rows))})
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    scm = bc.SCM(GRAPH, {name: bc.Linear() for name in GRAPH}, bounds={"amount": (0, None)})
+    scm.fit(loans(300), seed=0)
+    folder = tmp_path_factory.mktemp("batch") / "model"
+    scm.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("data", "out"), [("t.csv", "a.parquet"), ("t.parquet", "a.csv")])
+@pytest.mark.parametrize("rows", [1000, 70])
+def test_answers_are_those_of_one_question(model, tmp_path, data, out, rows):
+    table = loans(150, seed=1)
+    table.to_csv(tmp_path / data, index=False) if data.endswith("csv") else table.to_parquet(tmp_path / data)
+    made = run_batch(model, tmp_path / data, WISHES, tmp_path / out, rows=rows)
+    assert (made.rows, made.converged, made.bad) == (150, 150, 0)
+    came = pd.read_csv(tmp_path / out) if out.endswith("csv") else pd.read_parquet(tmp_path / out)
+    assert came["row"].tolist() == list(range(150))
+    cf = bc.backtrack(bc.SCM.load(model), table, {"amount": 9.0})
+    for name in GRAPH:
+        assert np.allclose(came[name], cf.values[name], rtol=1e-9)
+        assert np.allclose(came[f"moved {name}"], cf.moved[name], rtol=1e-6, atol=1e-12)
+    assert {path.name for path in tmp_path.iterdir()} == {data, out}
+
+
+def test_bad_rows_are_marked_and_the_others_answered(model, tmp_path, monkeypatch):
+    table = loans(40, seed=1).astype(object)
+    table.loc[3, "age"], table.loc[5, "income"], table.loc[7, "amount"], table.loc[9, "age"] = "old", None, -1.0, np.inf
+    table.to_csv(tmp_path / "t.csv", index=False)
+    real = run.ask
+
+    def ask(scm, rows, wishes):
+        # As a law would be that has no noise for one value.
+        if 21 in rows.index:
+            raise bc.DataError("no noise gives that value")
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(run, "ask", ask)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=16)
+    assert (made.rows, made.converged, made.bad) == (40, 35, 5)
+    came = pd.read_csv(tmp_path / "a.csv").set_index("row")
+    assert came.index[came["status"] == "bad row"].tolist() == [3, 5, 7, 9, 21]
+    assert came.loc[21, "reason"] == "no noise gives that value"
+    assert "bounds" in came.loc[7, "reason"]
+    assert came.loc[3, ["age", "distance"]].isna().all()
+
+
+@pytest.mark.parametrize("row", [0, 4])
+def test_a_word_alone_in_its_part_is_one_bad_row(model, tmp_path, row):
+    table = loans(5, seed=1).astype(object)
+    table.loc[row, "income"] = "n/a"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=2)
+    assert (made.rows, made.converged, made.bad) == (5, 4, 1)
+    assert pd.read_csv(tmp_path / "a.csv")["status"].tolist().index("bad row") == row
+
+
+@pytest.mark.parametrize("rows", [1, 2, 50])
+def test_words_for_truth_are_labels_where_the_model_says_so(tmp_path, rows):
+    """The first rows hold true and false alone, among three levels that the model knows."""
+    draw = np.random.default_rng(0)
+    answer = np.array(["true", "false", "unknown"])[draw.integers(3, size=200)]
+    table = pd.DataFrame({"answer": answer, "y": draw.normal(size=200) + (answer == "true")})
+    scm = bc.SCM(bc.CausalGraph.parse("answer -> y"), {"y": bc.Linear()})
+    scm.fit(table, seed=0, progress=False)
+    scm.save(tmp_path / "model")
+    known = table[table["answer"] != "unknown"].head(20)
+    known.to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("y=1",)), tmp_path / "a.csv", rows=rows)
+    assert (made.converged, made.bad) == (20, 0)
+    assert pd.read_csv(tmp_path / "a.csv", dtype=str)["factual answer"].tolist() == known["answer"].tolist()
+
+
+def test_two_runs_do_not_write_one_table(model, tmp_path, monkeypatch):
+    loans(20, seed=1).to_csv(tmp_path / "t.csv", index=False)
+    real = run.ask
+
+    def ask(scm, rows, wishes):
+        if len(rows):
+            monkeypatch.setattr(run, "ask", real)
+            with pytest.raises(bc.StorageError, match="another run is writing it"):
+                run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=10)
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(run, "ask", ask)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=10)
+    assert made.converged == 20
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "a.csv"}
+
+
+def test_vectors_have_a_column_for_each_component(tmp_path):
+    draw = np.random.default_rng(0)
+    v = draw.normal(size=(200, 2))
+    scm = bc.SCM(bc.CausalGraph.parse("v -> y"), {"v": bc.Linear(), "y": bc.Linear()})
+    scm.fit({"v": v, "y": v.sum(1) + 0.1 * draw.normal(size=200)}, seed=0)
+    scm.save(tmp_path / "model")
+    world = scm.sample(30, seed=1)
+    world.to_frame().to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("y=1",)), tmp_path / "a.csv", rows=7)
+    assert made.converged == 30
+    cf = bc.backtrack(scm, world.values, {"y": 1.0})
+    assert np.allclose(pd.read_csv(tmp_path / "a.csv")[["v[0]", "v[1]"]], cf.values["v"], atol=1e-6)
+
+
+def test_a_row_that_fails_says_why(model, tmp_path):
+    loans(10).to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(model, tmp_path / "t.csv", Wishes(("amount=-9",)), tmp_path / "a.csv")
+    assert (made.rows, made.converged, made.bad) == (10, 0, 0)
+    came = pd.read_csv(tmp_path / "a.csv")
+    assert (came["status"] == "infeasible").all()
+    assert came["reason"].str.contains("bounds").all()
+
+
+def test_a_killed_run_goes_on_where_it_was(model, tmp_path, monkeypatch):
+    loans(100).to_csv(tmp_path / "t.csv", index=False)
+    real, asked = run.ask, []
+
+    def ask(scm, rows, wishes):
+        asked.extend(rows.index)
+        if 75 in rows.index and asked.count(75) == 1:
+            raise KeyboardInterrupt
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(run, "ask", ask)
+    with pytest.raises(KeyboardInterrupt):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    assert not (tmp_path / "a.csv").exists()
+    # A part without its tally was not written to its end.
+    (tmp_path / "a.csv.parts" / "000003.csv").write_text("half a li")
+
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    assert made.rows == 100
+    assert sorted(asked) == sorted([*range(100), *range(60, 80)])
+    assert pd.read_csv(tmp_path / "a.csv")["row"].tolist() == list(range(100))
+    assert {path.name for path in tmp_path.iterdir()} == {"t.csv", "a.csv"}
+
+
+def test_a_part_that_is_damaged_is_asked_again(model, tmp_path, monkeypatch):
+    loans(60).to_csv(tmp_path / "t.csv", index=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "join_tables", lambda parts, path: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    (tmp_path / "a.csv.parts" / "000000.json").write_text("")
+    (tmp_path / "a.csv.parts" / "000001.csv").unlink()
+    assert run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20).rows == 60
+    assert pd.read_csv(tmp_path / "a.csv")["row"].tolist() == list(range(60))
+
+
+def test_a_table_that_changes_meanwhile_is_no_answer(model, tmp_path, monkeypatch):
+    loans(60).to_csv(tmp_path / "t.csv", index=False)
+    real = run.ask
+
+    def ask(scm, rows, wishes):
+        if 45 in rows.index:
+            loans(80).to_csv(tmp_path / "t.csv", index=False)
+        return real(scm, rows, wishes)
+
+    monkeypatch.setattr(run, "ask", ask)
+    with pytest.raises(bc.DataError, match="changed while it was asked"):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["row", "reason", "status", "distance", "index"])
+def test_variables_may_have_the_names_of_our_columns(tmp_path, name):
+    table = loans(200)[["age", "income"]].rename(columns={"age": name})
+    scm = bc.SCM(bc.CausalGraph({name: [], "income": [name]}), {name: bc.Linear(), "income": bc.Linear()})
+    scm.fit(table, seed=0)
+    scm.save(tmp_path / "model")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("income=20",)), tmp_path / "a.csv")
+    assert (made.rows, made.converged) == (200, 200)
+    cf = bc.backtrack(scm, table, {"income": 20.0})
+    assert np.allclose(pd.read_csv(tmp_path / "a.csv")[name], cf.values[name])
+
+
+def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
+    loans(30).to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "none.csv").write_text("age,income,amount\n")
+    loans(30).drop(columns="age").to_csv(tmp_path / "less.csv", index=False)
+    out = tmp_path / "a.csv"
+    cases = [
+        (("none.csv", WISHES, out), {}, bc.DataError, "no rows"),
+        (("less.csv", WISHES, out), {}, bc.UnknownNameError, "age"),
+        (("t.csv", Wishes(("amout=9",)), out), {}, bc.UnknownNameError, "amount"),
+        (("t.csv", Wishes(("amount=9",), samples=5), out), {}, bc.SettingError, "samples"),
+        (("t.csv", WISHES, tmp_path / "a.txt"), {}, bc.DataError, r"\.csv or \.parquet"),
+        (("t.csv", WISHES, tmp_path / "t.csv"), {}, bc.StorageError, "is the table that is asked"),
+        (("t.csv", WISHES, out), {"rows": 0}, bc.SettingError, "rows"),
+    ]
+    for (data, wishes, place), settings, error, part in cases:
+        with pytest.raises(error, match=part):
+            run_batch(model, tmp_path / data, wishes, place, **settings)
+    assert not list(tmp_path.glob("a.*"))
+
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(bc.StorageError, match="is a folder"):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "folder.csv")
+    (tmp_path / "a.csv.parts").mkdir()
+    (tmp_path / "a.csv.parts" / "thesis.tex").write_text("x")
+    with pytest.raises(bc.StorageError, match="something else"):
+        run_batch(model, tmp_path / "t.csv", WISHES, out)
+
+    other = tmp_path / "b.csv"
+    monkeypatch.setattr(run, "join_tables", lambda parts, path: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        run_batch(model, tmp_path / "t.csv", WISHES, other)
+    with pytest.raises(bc.StorageError, match="another batch"):
+        run_batch(model, tmp_path / "t.csv", Wishes(("amount=8",)), other)

@@ -1,0 +1,63 @@
+"""The walk under constraints, against the nearest point of a parabola in closed form."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import deepbc as bc
+from deepbc.solvers.problem import Cost, Problem, Term, Trouble
+from deepbc.solvers.sqp import descend_within
+
+# Points near the focal point (0, 1/2) of the parabola y = x^2, where a step that does not know how the parabola is
+# curved gets no nearer than by a few hundredths of the way.
+POINTS = [[0.02, 0.47], [-0.05, 0.49], [0.3, 0.45], [1.0, 0.5], [-2.0, 0.3], [0.1, 2.0]]
+
+
+def parabola(points) -> Problem:
+    rest = torch.tensor(points, dtype=torch.float64)
+    zero = torch.zeros(len(rest), 1, dtype=torch.float64)
+    return Problem(
+        rest=rest,
+        movable=torch.ones_like(rest, dtype=torch.bool),
+        lower=zero,
+        upper=zero,
+        given={},
+        law=lambda v, given: (v[:, :0], v[:, 1:] - v[:, :1].square()),
+        cost=Cost([Term(bc.Squared(), 1.0, 1)] * 2, rest),
+        free=2,
+    )
+
+
+def nearest(x, y) -> float:
+    """The least squared distance: where 4 t^3 + 2 (1 - 2 y) t - 2 x = 0."""
+    roots = np.roots([4, 0, 2 * (1 - 2 * y), -2 * x])
+    t = roots[np.abs(roots.imag) < 1e-9].real
+    return ((t - x) ** 2 + (t**2 - y) ** 2).min()
+
+
+def test_curved_constraints_are_met_at_their_nearest_point():
+    problem = parabola(POINTS)
+    held = torch.full((len(POINTS), 1), -1)
+    found = descend_within(problem, problem.linearize(problem.start), held, smooth=0.0, steps=25, tolerance=1e-6)
+    assert found.trouble.tolist() == [Trouble.NONE] * len(POINTS)
+    assert found.missed.max() < 1e-9
+    assert found.cost.tolist() == pytest.approx([nearest(*point) for point in POINTS], rel=0, abs=1e-9)
+
+
+def test_multiple_of_the_merit_falls_again():
+    # Far out the constraint hardly reacts, so that its multiplier is first in the thousands. A merit that went on
+    # charging so much would let rows slide along the parabola by tiny steps alone.
+    points = torch.rand(300, 2, generator=torch.Generator().manual_seed(0)).double()
+    points = (points * torch.tensor([1.0, 3.0]) + torch.tensor([-0.5, 1.5])).tolist()
+    problem = replace(parabola(points), law=lambda v, given: (v[:, :0], torch.tanh(v[:, 1:] - v[:, :1].square())))
+    held = torch.full((300, 1), -1)
+
+    found = descend_within(problem, problem.linearize(problem.start), held, smooth=0.0, steps=40, tolerance=1e-6)
+
+    assert (found.trouble == Trouble.NONE).all()
+    t, (x, y) = found.noises[:, 0], problem.rest.T
+    # On the parabola, and where the distance has no slope along it.
+    assert torch.allclose(found.noises[:, 1], t.square(), rtol=0, atol=1e-8)
+    assert (4 * t**3 + 2 * (1 - 2 * y) * t - 2 * x).abs().max() < 1e-5
