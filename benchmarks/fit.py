@@ -16,7 +16,7 @@ from deepbc.numerics.seeding import generator
 from deepbc.recipes import morphomnist
 from deepbc.training.checkpoint import Checkpoint
 from deepbc.training.distributed import Share
-from deepbc.training.trainer import Loop, Rows, Training
+from deepbc.training.trainer import Split, Trainer, Training
 
 ROUNDS = 8
 
@@ -42,11 +42,11 @@ def overhead() -> None:
     x, parents = data["intensity"][:, None], data["thickness"][:, None]
     family = Family(Variable("intensity", (), 64, 255), (Variable("thickness"),))
     training = Training(epochs=1)
-    rows = Rows(x, parents, torch.arange(len(x)), torch.arange(2))
+    rows = Split(x, parents, torch.arange(len(x)), torch.arange(2))
 
     def ours() -> float:
         flow = started(family, rows)
-        loop = Loop(training, rows, "intensity", 0, Share(), Checkpoint(None, ""), lambda *told: None)
+        loop = Trainer(training, rows, "intensity", 0, Share(), Checkpoint(None, ""), lambda *told: None)
         start = time.perf_counter()
         loop(flow, "flow")
         return time.perf_counter() - start
@@ -71,7 +71,7 @@ def overhead() -> None:
     print(f": ratio {ours_best / bare_best:.2f}")
 
 
-def started(family: Family, rows: Rows) -> bc.Flow:
+def started(family: Family, rows: Split) -> bc.Flow:
     flow = bc.Flow().bind(family, generator(0))
     flow._start(rows)
     return flow

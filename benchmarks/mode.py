@@ -22,7 +22,7 @@ import deepbc as bc
 from deepbc.recipes import morphomnist
 from deepbc.solvers.problem import Problem
 
-SOLVERS = {"Exact": bc.Exact(), "Exact, one start": bc.Exact(places=0), "Linearized": bc.Linearized(steps=30)}
+SOLVERS = {"Exact": bc.Exact(), "Exact, one start": bc.Exact(starts=0), "Linearized": bc.Linearized(steps=30)}
 SIZES = (1, 100, 1_000, 10_000, 100_000)
 MEMORY_SIZES = (1_000, 10_000, 100_000)
 ROUNDS = 3

@@ -12,13 +12,13 @@ __all__ = ["Absolute", "Distance", "Power", "Squared", "read_distance"]
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_between, check_cost, check_grows, check_rest, check_weights, pick
+from deepbc._validation import NUMBERS, check_between, pick
 from deepbc.errors import SettingError
 
 # Moves below this have the curvature of this one, where a power above 2 has next to none.
@@ -82,12 +82,12 @@ class Distance(ABC):
     def check_rest(self, u: Tensor, where: str) -> None:
         """Checks that the cost is zero, and least, where nothing moves; `u` has shape `(rows, noise)`."""
         around = [self._moved(u + step, u) for step in (-1.0, -0.01, 0.01, 1.0)]
-        check_rest(self._moved(u, u), around, where)
+        _check_rest(self._moved(u, u), around, where)
 
     def check_proper(self, u: Tensor, where: str) -> None:
         """Checks that the cost grows, so that `exp(-cost)` can be a density; `u` has shape `(rows, noise)`."""
         for step in (-FAR, FAR):
-            check_grows(self._moved(u + step, u), where)
+            _check_grows(self._moved(u + step, u), where)
 
     def check(self, names: Collection[str]) -> None:
         """Checks that the weights speak of known variables."""
@@ -131,7 +131,7 @@ class Power(Distance):
     def __init__(self, p: float, weights: Mapping[str, float] | None = None) -> None:
         check_between(p, 1.0, math.inf, "Power p", closed=True)
         self.p = p
-        self.weights = check_weights(weights or {})
+        self.weights = _check_weights(weights or {})
 
     def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
         return (u_star - u).abs().pow(self.p).sum(-1)
@@ -238,7 +238,7 @@ class _Custom(Distance):
 
     def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
         cost = self.function(u_star, u)
-        check_cost(cost, u_star, repr(self))
+        _check_cost(cost, u_star, repr(self))
 
         return cost
 
@@ -261,9 +261,6 @@ class _ByVariable(Distance):
 
     def __repr__(self) -> str:
         return repr(dict(self.distances))
-
-
-_SQUARED = Squared()
 
 
 def read_distance(distance: Any, names: Collection[str]) -> Distance:
@@ -293,3 +290,48 @@ def _read_one(distance: Any) -> Distance:
         f"distance: expected a Distance, a mapping from variables to distances or a function (u_star, u) -> cost, got "
         f"{distance!r}.{made}"
     )
+
+
+def _check_rest(cost: Tensor, around: Sequence[Tensor], where: str) -> None:
+    """A distance is zero where nothing moves, `(rows,)`, and nowhere less."""
+    if not bool((cost.abs() <= 1e-9).all()):
+        raise SettingError(f"{where}: expected a cost of 0 where nothing moves, got {cost.flatten()[0].item():g}.")
+    for each in around:
+        if not bool((each >= -1e-12).all() & each.isfinite().all()):
+            raise SettingError(
+                f"{where}: expected finite costs of at least 0, got {each.min().item():g}. It must be least where "
+                f"nothing moves."
+            )
+
+
+def _check_grows(cost: Tensor, where: str) -> None:
+    """Checks a cost far out, with shape `(rows,)`."""
+    if (cost < 20.0).any():
+        raise SettingError(
+            f"{where}: expected a cost that grows without end, so that exp(-cost) is a density, got {cost.min():g} far "
+            f"out. Samples need one; `backtrack` finds the most likely world without."
+        )
+
+
+def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """Returns the weights as plain numbers."""
+    if not isinstance(weights, Mapping):
+        raise SettingError(f"distance weights: expected a mapping such as {{'x': 2.0}}, got {weights!r}.")
+    for name, weight in weights.items():
+        if not isinstance(weight, NUMBERS) or not 0 <= weight < math.inf:
+            raise SettingError(f"distance weight of {name!r}: expected a finite number of at least 0, got {weight!r}.")
+
+    return {name: float(weight) for name, weight in weights.items()}
+
+
+def _check_cost(cost: object, noise: Tensor, where: str) -> None:
+    """What a user's distance returned is one cost a row of the noise, which has shape `(*batch, noise)`."""
+    if not isinstance(cost, Tensor) or cost.shape != noise.shape[:-1]:
+        came = tuple(cost.shape) if isinstance(cost, Tensor) else type(cost).__name__
+        raise SettingError(
+            f"{where}: expected a tensor of shape {tuple(noise.shape[:-1])} for noise of shape {tuple(noise.shape)}, "
+            f"got {came}. Sum over the last axis."
+        )
+
+
+_SQUARED = Squared()

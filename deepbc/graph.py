@@ -17,9 +17,10 @@ import heapq
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from deepbc._validation import fail_cycle, fail_graph, near, pick
+from deepbc._validation import near, pick
+from deepbc.errors import GraphError
 
 # Signs that, in text, are an arrow of another kind or a comment.
 NOT_IN_TEXT = frozenset("<>=#→←")
@@ -47,9 +48,9 @@ class CausalGraph:
 
     def __init__(self, parents: Mapping[str, Iterable[str]]) -> None:
         if not isinstance(parents, Mapping):
-            fail_graph(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}.")
+            _fail_graph(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}.")
         if not parents:
-            fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []}).")
+            _fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []}).")
 
         self._parents = {name: _names(name, listed) for name, listed in parents.items()}
 
@@ -77,7 +78,7 @@ class CausalGraph:
             (('a', 'c'), ('b', 'c'), ('c', 'd'))
         """
         if not isinstance(text, str):
-            fail_graph(f"parse: expected text such as 'a -> b', got {type(text).__name__}.")
+            _fail_graph(f"parse: expected text such as 'a -> b', got {type(text).__name__}.")
         parents: dict[str, list[str]] = {}
 
         for statement in filter(None, map(str.strip, re.split(r"[;\n]", text))):
@@ -94,11 +95,11 @@ class CausalGraph:
     def from_networkx(cls, graph: Any) -> Self:
         r"""Reads a graph from a `networkx.DiGraph`, whose nodes become names by `str`."""
         if not graph.is_directed():
-            fail_graph("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph.")
+            _fail_graph("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph.")
 
         parents: dict[str, list[str]] = {str(node): [] for node in graph.nodes}
         if len(parents) < len(graph):
-            fail_graph("from_networkx: two nodes have one name, as 1 and '1' do. Rename one.")
+            _fail_graph("from_networkx: two nodes have one name, as 1 and '1' do. Rename one.")
         for cause, effect in graph.edges():
             parents[str(effect)].append(str(cause))
 
@@ -183,13 +184,13 @@ class CausalGraph:
 
 def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(name, str) or not name.strip():
-        fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}.")
+        _fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}.")
     if any("\ud800" <= sign <= "\udfff" for sign in name):
-        fail_graph(f"Variable {name!r}: expected a name that can be written as UTF-8, got half a sign. Rename it.")
+        _fail_graph(f"Variable {name!r}: expected a name that can be written as UTF-8, got half a sign. Rename it.")
     if not isinstance(listed, Iterable):
-        fail_graph(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write [].")
+        _fail_graph(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write [].")
     if isinstance(listed, str):
-        fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}].")
+        _fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}].")
 
     return tuple(listed)
 
@@ -197,12 +198,12 @@ def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
 def _check_parents(name: str, listed: tuple[str, ...], known: Mapping[str, tuple[str, ...]]) -> None:
     for i, parent in enumerate(listed):
         if parent == name:
-            fail_graph(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop.")
+            _fail_graph(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop.")
         if parent in listed[:i]:
-            fail_graph(f"The edge {parent} -> {name} is given twice. Remove one.")
+            _fail_graph(f"The edge {parent} -> {name} is given twice. Remove one.")
         if parent not in known:
             hint = near(parent, known) or f"Add {parent!r}: [] to the graph."
-            fail_graph(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
+            _fail_graph(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
 
 
 def _topological_order(
@@ -221,7 +222,7 @@ def _topological_order(
                 heapq.heappush(ready, number[child])
 
     if len(order) < len(parents):
-        fail_cycle(_cycle({name: listed for name, listed in parents.items() if waiting[name]}))
+        _fail_cycle(_cycle({name: listed for name, listed in parents.items() if waiting[name]}))
 
     return tuple(order)
 
@@ -246,9 +247,19 @@ def _split_names(group: str, statement: str) -> list[str]:
     names = [name.strip() for name in group.split(",")]
 
     if not all(names):
-        fail_graph(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'.")
+        _fail_graph(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'.")
     for name in names:
         if set(name) & NOT_IN_TEXT or name.startswith("-") or name.endswith("-"):
-            fail_graph(f"Cannot read the statement {statement!r}: {name!r} is no name. Write 'a -> b'.")
+            _fail_graph(f"Cannot read the statement {statement!r}: {name!r} is no name. Write 'a -> b'.")
 
     return names
+
+
+def _fail_graph(message: str) -> NoReturn:
+    raise GraphError(message)
+
+
+def _fail_cycle(cycle: Iterable[str]) -> NoReturn:
+    _fail_graph(
+        f"The graph has a cycle: {' -> '.join(cycle)}. Causes must come before effects; remove one of its edges."
+    )

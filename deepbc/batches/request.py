@@ -1,6 +1,6 @@
 """A question in words, as a command line has it, put to a model."""
 
-__all__ = ["Wishes", "ask", "columns_of", "labels_in"]
+__all__ = ["Request", "ask", "columns_of", "labels_in"]
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Request:
     """What a question asks for, as words.
 
     Args:
@@ -59,7 +59,7 @@ def labels_in(scm: SCM) -> dict[str, bool]:
     return {column: name in scm.levels for column, name in columns_of(scm).items()}
 
 
-def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:
+def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Request) -> Counterfactual:
     """Asks about all rows of a table.
 
     Args:
@@ -85,7 +85,7 @@ def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes) -> Counterfactual:
     return backtrack(scm, rows, asked, solver=solver, **settings)
 
 
-def _refuse(wishes: Wishes, **options: str) -> None:
+def _refuse(wishes: Request, **options: str) -> None:
     """Refuses options that the kind of question has no use for, rather than pass them over."""
     for field, option in options.items():
         if getattr(wishes, field) not in (None, ()):

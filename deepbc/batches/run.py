@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deepbc._validation import check_count
-from deepbc.batches.request import Wishes, ask, columns_of, labels_in
+from deepbc.batches.request import Request, ask, columns_of, labels_in
 from deepbc.data.tables import check_ending, count_rows, join_tables, read_chunks, write_table
 from deepbc.datasets.download import write_bytes
 from deepbc.errors import DataError, SettingError, StorageError
@@ -63,7 +63,7 @@ class Batch:
 def run_batch(
     model: str | os.PathLike[str],
     data: str | os.PathLike[str],
-    wishes: Wishes,
+    wishes: Request,
     out: str | os.PathLike[str],
     *,
     rows: int = 50_000,
@@ -104,7 +104,7 @@ def run_batch(
 def _answer(
     scm: SCM,
     sources: tuple[Path, Path],
-    wishes: Wishes,
+    wishes: Request,
     out: Path,
     rows: int,
     nothing: "pandas.DataFrame",
@@ -133,7 +133,7 @@ def _answer(
 
 
 def _ask(
-    scm: SCM, chunk: "pandas.DataFrame", wishes: Wishes, first: int, nothing: "pandas.DataFrame", part: Path
+    scm: SCM, chunk: "pandas.DataFrame", wishes: Request, first: int, nothing: "pandas.DataFrame", part: Path
 ) -> list[int]:
     """Asks the rows of a chunk and writes the answers; returns how many there are, hold, and could not be asked."""
     import pandas
@@ -168,7 +168,7 @@ def _tally(part: Path) -> list[int] | None:
     return tally if part.exists() else None
 
 
-def _asked(scm: SCM, rows: "pandas.DataFrame", wishes: Wishes, status: str) -> Iterator["pandas.DataFrame"]:
+def _asked(scm: SCM, rows: "pandas.DataFrame", wishes: Request, status: str) -> Iterator["pandas.DataFrame"]:
     """Asks rows; where that fails because of one of them, halves of them, until it is found."""
     if not len(rows):
         return

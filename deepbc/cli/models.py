@@ -116,13 +116,13 @@ def ask(
 
     Example: deepbc ask model data.csv --row 11 --if "amount=2000"
     """
-    from deepbc.batches.request import Wishes, columns_of, labels_in
+    from deepbc.batches.request import Request, columns_of, labels_in
     from deepbc.batches.request import ask as put
     from deepbc.data.tables import check_whole, pick_rows, read_table
     from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
-    wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
+    wishes = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
     table = read_table(data, tuple(columns_of(scm)), labels_in(scm))
     cf = put(scm, check_whole(pick_rows(table, row), data), wishes)
 
@@ -156,10 +156,10 @@ def batch(
 
     Example: deepbc batch model data.csv --if "amount=2000" --out answers.parquet
     """
-    from deepbc.batches.request import Wishes
+    from deepbc.batches.request import Request
     from deepbc.batches.run import run_batch
 
-    wishes = Wishes(tuple(condition), intervene, keep, scope, tuple(weight or ()))
+    wishes = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()))
     made = run_batch(model, data, wishes, out, rows=chunk)
     told = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:

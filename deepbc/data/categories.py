@@ -10,13 +10,13 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_levels, fail_level
+from deepbc._validation import check_levels, near
 from deepbc.errors import DataError
 
 Label = str | float | bool
@@ -72,7 +72,7 @@ class Levels:
                 continue
             label = self.label_of(item)
             if label is None:
-                fail_level(item, None if not items.ndim else row, self.items, where)
+                _fail_level(item, None if not items.ndim else row, self.items, where)
             codes[item] = known[label]
 
         return torch.tensor([codes[item] for item in flat], dtype=torch.float64).reshape(items.shape)
@@ -156,7 +156,7 @@ def find_levels(column: Any, where: str, order: Sequence[Label] | None = None) -
     items = found.tolist()
     for row, item in enumerate(items):
         if _gap(item):
-            fail_level(None, row, (), where)
+            _fail_level(None, row, (), where)
     seen = set(items)
 
     if order is not None:
@@ -224,3 +224,13 @@ def _number(item: Any) -> float | None:
 def _gap(item: Any) -> bool:
     """Whether an item is missing."""
     return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
+
+
+def _fail_level(item: object, row: int | None, known: Sequence[object], where: str) -> NoReturn:
+    """A label is missing or unknown."""
+    place = "" if row is None else f" in row {row}"
+    if item is None or item != item:
+        raise DataError(f"{where}: expected a label, got a missing value{place}. Drop the row or fill the gap.")
+
+    hint = near(str(item), map(str, known)) or f"Known are: {', '.join(map(repr, known))}."
+    raise DataError(f"{where}: unknown level {item!r}{place}. {hint} Mend it, or fit again with rows that have it.")

@@ -10,19 +10,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from deepbc._validation import (
-    NUMBERS,
-    check_batches,
-    check_bounds,
-    check_finite,
-    check_inside,
-    check_shape,
-    check_spread,
-    check_unbounded,
-    check_whole_numbers,
-)
+from deepbc._validation import NUMBERS, check_batches, check_finite, check_shape, name_rows
 from deepbc.data.categories import Levels
-from deepbc.errors import SettingError
+from deepbc.errors import DataError, SettingError
 
 OPEN = (-math.inf, math.inf)
 # So many rows of images are read at a time.
@@ -54,10 +44,10 @@ class Variable:
 
     def __post_init__(self) -> None:
         where = f"Variable {self.name!r}"
-        check_bounds(self.lower, self.upper, where)
-        check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, where)
+        _check_bounds(self.lower, self.upper, where)
+        _check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, where)
         if self.levels is not None:
-            check_unbounded(self.bounded, where)
+            _check_unbounded(self.bounded, where)
 
     @classmethod
     def seen(cls, name: str, column: Tensor, bounds: tuple[float, float], kind: "Kind | None" = None) -> Self:
@@ -133,7 +123,7 @@ class Variable:
         rows = self.encode(column, where)
         check_finite(rows, where)
         if self.bounded:
-            check_inside(rows, self.lower, self.upper, where, attained=self.whole or len(self.shape) > 1)
+            _check_inside(rows, self.lower, self.upper, where, attained=self.whole or len(self.shape) > 1)
 
         return rows
 
@@ -144,7 +134,7 @@ class Variable:
 
         rows = flatten(column, self.shape, where)
         if self.whole:
-            check_whole_numbers(rows, where)
+            _check_whole_numbers(rows, where)
 
         return rows
 
@@ -195,7 +185,7 @@ class Family:
 
     def join(self, rows: Mapping[str, Tensor], empty: Tensor) -> Tensor:
         """Joins the rows of the parents, with shape `(*batch, parents)`; `empty` has shape `(*batch, 0)`."""
-        return beside([rows[parent.name] for parent in self.parents], empty)
+        return concat_last([rows[parent.name] for parent in self.parents], empty)
 
     def __str__(self) -> str:
         bounds = f" in ({self.child.lower:g}, {self.child.upper:g})" if self.child.bounded else ""
@@ -251,7 +241,7 @@ def read_bounds(bounds: Any, where: str) -> tuple[float, float]:
 
     lower = -math.inf if bounds[0] is None else float(bounds[0])
     upper = math.inf if bounds[1] is None else float(bounds[1])
-    check_bounds(lower, upper, where)
+    _check_bounds(lower, upper, where)
 
     return lower, upper
 
@@ -263,7 +253,7 @@ def interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, flo
     return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
 
 
-def beside(parts: Sequence[Tensor], empty: Tensor) -> Tensor:
+def concat_last(parts: Sequence[Tensor], empty: Tensor) -> Tensor:
     """Joins tensors `(*batch, ...)` along their last axis; without any it is the empty one, `(*batch, 0)`."""
     parts = [part for part in parts if part.shape[-1]]
     # One alone is taken as it is: solvers join again and again.
@@ -273,3 +263,50 @@ def beside(parts: Sequence[Tensor], empty: Tensor) -> Tensor:
 def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:
     """Finds the one batch shape of rows of shape `(*batch, dim)`: a single row goes with many, other shapes agree."""
     return check_batches({name: column.shape[:-1] for name, column in rows.items()})
+
+
+def _check_inside(rows: Tensor, lower: float, upper: float, where: str, *, attained: bool = False) -> None:
+    """Every row lies inside the bounds, strictly unless they may be attained; rows have shape `(*batch, dim)`."""
+    # Images may be many, and on disk: nothing of their size is made unless something is wrong.
+    least, largest = (end.item() for end in rows.aminmax()) if rows.numel() else (math.inf, -math.inf)
+    if (lower < least and largest < upper) or (attained and lower <= least and largest <= upper):
+        return
+
+    outside = ((rows < lower) | (rows > upper)).any(-1)
+    if outside.any():
+        raise DataError(
+            f"{where}: expected values inside the bounds ({lower:g}, {upper:g}), got {rows[outside][0].tolist()} in "
+            f"{name_rows(outside)}. Widen the bounds or drop these rows."
+        )
+
+    touching = ((rows == lower) | (rows == upper)).any(-1)
+    raise DataError(
+        f"{where}: expected values strictly inside the bounds ({lower:g}, {upper:g}), got {name_rows(touching)} on a "
+        f"bound. A continuous law never attains its bound: move the bound a little outward, leave it open with "
+        f"None, or drop these rows."
+    )
+
+
+def _check_bounds(lower: float, upper: float, where: str) -> None:
+    if not lower < upper:
+        raise SettingError(f"{where}: expected bounds (lower, upper) with lower < upper, got ({lower:g}, {upper:g}).")
+
+
+def _check_spread(sd: Sequence[float], dim: int, where: str) -> None:
+    if len(sd) not in (0, dim) or not all(0 < each < math.inf for each in sd):
+        raise SettingError(f"{where}: expected {dim} positive standard deviations or none, got {tuple(sd)}.")
+
+
+def _check_unbounded(bounded: bool, where: str) -> None:
+    if bounded:
+        raise SettingError(f"{where}: a category has levels, not bounds. Take the bounds away.")
+
+
+def _check_whole_numbers(rows: Tensor, where: str) -> None:
+    """Every finite entry is a whole number; rows have shape `(*batch, dim)`."""
+    bad = (rows.isfinite() & (rows != rows.round())).any(-1)
+    if bad.any():
+        raise DataError(
+            f"{where}: expected whole numbers, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
+            f"declare the variable as real."
+        )

@@ -15,7 +15,7 @@ from deepbc.numerics.seeding import generator
 from deepbc.progress import progress
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import shared
-from deepbc.training.trainer import Learner, Loop, Rows, Training
+from deepbc.training.trainer import Learner, Split, Trainer, Training
 
 WHITE, WIDTH, CHUNK = 255.0, 32, 512
 
@@ -126,8 +126,8 @@ def train_judge(
             shown.tell(f"epoch {epoch}, held-out {loss:.4f}")
             shown.advance()
 
-        rows = Rows(image, (columns - judge.mean) / judge.sd, kept, held)
-        Loop(training, rows, names[0], seed, shared(), checkpoint, tell)(judge, "judge")
+        rows = Split(image, (columns - judge.mean) / judge.sd, kept, held)
+        Trainer(training, rows, names[0], seed, shared(), checkpoint, tell)(judge, "judge")
     judge.requires_grad_(False)
 
     return judge

@@ -20,7 +20,7 @@ from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
 from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.nn.conditioner import Conditioner
-from deepbc.training.trainer import Rows, Train
+from deepbc.training.trainer import Split, Train
 
 
 class Additive(Mechanism):
@@ -77,13 +77,13 @@ class Additive(Mechanism):
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         return invert_gaussian(self.outer, self._mean(parents), self._factor(), x)
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         self._start(rows)
 
         return Outcome(train(self, "network"))
 
     @torch.no_grad()
-    def _start(self, rows: Rows) -> None:
+    def _start(self, rows: Split) -> None:
         """Takes the scales from the data and the linear part from least squares."""
         self.outer.see(rows.x)
         self.inputs.see(rows.parents)

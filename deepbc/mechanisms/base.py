@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from deepbc._validation import check_axes
+from deepbc._validation import check_batches
 from deepbc.data.variables import Family
-from deepbc.errors import NotFittedError, SettingError
+from deepbc.errors import DataError, NotFittedError, SettingError
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
-from deepbc.training.trainer import Learner, Rows, Train, Training
+from deepbc.training.trainer import Learner, Split, Train, Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,14 @@ class Mechanism(Learner):
     2. Write `_build`, `_predict`, `_abduct`, `_invert` and `_fit` for well-formed input, with no checks in them.
     3. Set `exact` to whether `abduct` inverts `predict`, and `default_training` if it trains.
     4. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/mechanisms/test_contract.py`.
-    5. Where it knows its own derivatives, write `predict_sloped` and `abduct_sloped`, which else come from autograd.
+    5. Where it knows its own derivatives, write `predict_and_jacobian` and `abduct_and_jacobian`; autograd else does.
     """
 
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
     exact: ClassVar[bool] = True
+    # What its values are: "number", "category", "integer" or "image". Type inference asks for it; data of an image is
+    # read as it came, and values of a category are its levels.
+    domain: ClassVar[str] = "number"
     # Whether many noises lead to the same value: a class, a whole number.
     discrete: ClassVar[bool] = False
     default_training: ClassVar[Training] = Training()
@@ -85,14 +88,14 @@ class Mechanism(Learner):
         return self.value_dim
 
     @property
-    def still_dim(self) -> int:
+    def fixed_noise_dim(self) -> int:
         """The number of components, at the end of the noise, that no question ever moves."""
         return 0
 
     @property
-    def moving_dim(self) -> int:
+    def free_noise_dim(self) -> int:
         """The number of the other components."""
-        return self.noise_dim - self.still_dim
+        return self.noise_dim - self.fixed_noise_dim
 
     @property
     def value_dim(self) -> int:
@@ -227,7 +230,7 @@ class Mechanism(Learner):
         """Computes the noise as `abduct` does, from what `reduce` made of the value."""
         return self._abduct(z, parents)
 
-    def predict_sloped(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         r"""Computes a lone number as `predict` does, with its derivatives.
 
         Args:
@@ -241,7 +244,7 @@ class Mechanism(Learner):
 
         return x, by_noise, by_parents
 
-    def abduct_sloped(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+    def abduct_and_jacobian(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise of a lone number from what `reduce` made of it, and its derivatives by the parents."""
         u, (by_parents,) = derive_rows(lambda parents: self.abduct_reduced(z, parents), parents)
 
@@ -294,7 +297,7 @@ class Mechanism(Learner):
         """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
         return -self.log_prob(x, parents)
 
-    def fit(self, rows: Rows, train: Train) -> Outcome:
+    def fit(self, rows: Split, train: Train) -> Outcome:
         """Learns the weights of a bound mechanism from rows; `train` runs the training loop."""
         self.bound  # noqa: B018 # fails where there is none
 
@@ -311,7 +314,7 @@ class Mechanism(Learner):
     def _aligned(self, given: Tensor, dim: int, parents: Tensor, what: str) -> tuple[Tensor, Tensor]:
         """Checks the last axes and gives both tensors one batch shape."""
         where = f"Variable {self.bound.child.name!r}"
-        batch = check_axes(where, what, given, dim, parents, self.parents_dim)
+        batch = _check_axes(where, what, given, dim, parents, self.parents_dim)
 
         return given.expand(*batch, -1), parents.expand(*batch, -1)
 
@@ -358,7 +361,7 @@ class Mechanism(Learner):
         """Computes the noise `(*batch, noise)` and the log-volume of the inverse `(*batch,)`."""
 
     @abstractmethod
-    def _fit(self, rows: Rows, train: Train) -> Outcome: ...
+    def _fit(self, rows: Split, train: Train) -> Outcome: ...
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.settings().items())
@@ -377,3 +380,15 @@ def derive_rows(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, tu
         slopes = torch.autograd.grad(outputs.sum(), inputs, materialize_grads=True)
 
     return outputs.detach(), slopes
+
+
+def _check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, parents_dim: int) -> torch.Size:
+    """The last axes of noise or values and of the parents are the mechanism's; returns their common batch shape."""
+    for name, tensor, expected in ((what, given, dim), ("parents", parents, parents_dim)):
+        if tensor.ndim == 0 or tensor.shape[-1] != expected:
+            raise DataError(
+                f"{where}: expected {name} with shape (*batch, {expected}), got {tuple(tensor.shape)}. "
+                f"The last axis holds the components, for example x.unsqueeze(-1)."
+            )
+
+    return check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})

@@ -22,8 +22,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._validation import check_between, check_category, check_units
+from deepbc._validation import check_between, check_units
+from deepbc.data.categories import Levels
 from deepbc.data.variables import Family
+from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Outcome, gain_of
 from deepbc.mechanisms.bhhh import climb
 from deepbc.mechanisms.discrete import Discrete
@@ -31,7 +33,7 @@ from deepbc.mechanisms.links import Inputs
 from deepbc.mechanisms.regions import Interval, Region, Wedge
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, log_mass
-from deepbc.training.trainer import Rows, Train
+from deepbc.training.trainer import Split, Train
 
 # So many rows lead to the linear part, so many at a time; its slopes are drawn to 0 as by one row.
 ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 100_000, 4096, 1.0
@@ -52,6 +54,7 @@ class Categorical(Discrete):
         Categorical(hidden=(32, 32), temperature=0.1, offset=1.0)
     """
 
+    domain = "category"
     chunk = 4096
     judged = 8192
     slope: Tensor
@@ -70,7 +73,7 @@ class Categorical(Discrete):
         return {"hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}
 
     def _build(self, family: Family, generator: Generator) -> None:
-        levels = check_category(family.child.levels, family.child.name)
+        levels = _check_category(family.child.levels, family.child.name)
         parents, scores = family.parents_dim, family.child.dim
         self.ordered = levels.ordered
         self.inputs = Inputs(family.parents)
@@ -127,7 +130,7 @@ class Categorical(Discrete):
 
         return (torch.cat([base, g], dim=-1) / self.temperature).softmax(-1)[..., 1:]
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         self._start(rows.x, rows.parents)
         linear = self._held_out(rows)
         if not self.parents_dim or not self.hidden:
@@ -147,12 +150,12 @@ class Categorical(Discrete):
 
         return Outcome(network if pays else linear, (note,))
 
-    def _start_from_all(self, rows: Rows) -> None:
+    def _start_from_all(self, rows: Split) -> None:
         """Takes the linear part, once it is judged, from all rows."""
         self._start(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
 
     @torch.no_grad()
-    def _held_out(self, rows: Rows) -> Tensor:
+    def _held_out(self, rows: Split) -> Tensor:
         self.requires_grad_(False)
 
         return self.loss(rows.held_x, rows.held_parents)
@@ -223,3 +226,14 @@ def _region_of(x: Tensor, means: Tensor, offset: float) -> Region:
 
     end = offset - means
     return Interval(torch.where(x > 0.5, end, -torch.inf), torch.where(x > 0.5, torch.inf, end))
+
+
+def _check_category(levels: Levels | None, name: str) -> Levels:
+    """Returns the levels of a category."""
+    if levels is None:
+        raise SettingError(
+            f"Variable {name!r}: Categorical is the law of a category, and it has numbers. Declare its type with "
+            f"types={{{name!r}: 'category'}}."
+        )
+
+    return levels

@@ -38,7 +38,7 @@ from deepbc.nn.conv import Drawer, Network, Reader, start
 from deepbc.nn.paper import FaceDrawer, FaceReader, PaperDrawer, PaperReader, settle
 from deepbc.numerics.seeding import generator
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
-from deepbc.training.trainer import Learner, Rows, Train, Training
+from deepbc.training.trainer import Learner, Split, Train, Training
 
 PRESETS = ("default", "paper")
 # How strongly noise and parents are kept apart, and the units of the network that tries to read them.
@@ -74,6 +74,7 @@ class ConvVAE(Mechanism):
     """
 
     exact: ClassVar[bool] = False
+    domain: ClassVar[str] = "image"
     precision: ClassVar[torch.dtype | None] = torch.float32
     chunk: ClassVar[int] = 512
     judged: ClassVar[int] = 1024
@@ -118,10 +119,10 @@ class ConvVAE(Mechanism):
 
     @property
     def noise_dim(self) -> int:
-        return self.noise + self.still_dim
+        return self.noise + self.fixed_noise_dim
 
     @property
-    def still_dim(self) -> int:
+    def fixed_noise_dim(self) -> int:
         return self.value_dim if self.residual else 0
 
     def rows_needed(self, family: Family) -> int:
@@ -130,7 +131,7 @@ class ConvVAE(Mechanism):
     def begin(self, stream: Generator) -> None:
         self.stream = stream
 
-    def settle(self, rows: Rows) -> None:
+    def settle(self, rows: Split) -> None:
         self.begin(generator(0, "settle"))
         few = rows.kept[:SETTLING]
         # Of equal size, as they count alike.
@@ -229,7 +230,7 @@ class ConvVAE(Mechanism):
 
         return nll + beta * cost, u, seen
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         self._start(rows)
         learner: Learner = self
         if self.preset != "paper" and self.parents_dim:
@@ -247,7 +248,7 @@ class ConvVAE(Mechanism):
         return Outcome(held_out, (BOUND, *self._told(rows)))
 
     @torch.no_grad()
-    def _start(self, rows: Rows) -> None:
+    def _start(self, rows: Split) -> None:
         """Takes the scales from the data, and brightness from least squares of its logarithm on the parents."""
         kept = rows.kept[:ROWS_FOR_A_START]
         parents = rows.context[kept]
@@ -283,7 +284,7 @@ class ConvVAE(Mechanism):
         return torch.tensor([end if math.isfinite(end) else other for end, other in zip(ends, seen, strict=True)])
 
     @torch.no_grad()
-    def _told(self, rows: Rows) -> tuple[str, ...]:
+    def _told(self, rows: Split) -> tuple[str, ...]:
         """Remarks how much of each parent a regression on the noise tells of held-out rows; few rows tell nothing."""
         kept = rows.kept[:ROWS_FOR_A_START]
         if not self.parents_dim or len(kept) < ROWS_TO_TELL * (1 + 2 * self.noise):
@@ -298,7 +299,7 @@ class ConvVAE(Mechanism):
 
         return (f"the noise tells {', '.join(parts)} (part of the variance)",)
 
-    def _known(self, rows: Rows, which: Tensor) -> Tensor:
+    def _known(self, rows: Split, which: Tensor) -> Tensor:
         """The noise of some rows and its squares, with shape `(rows, 1 + 2 noise)`."""
         parts = map(rows.of, which.split(self.chunk))
         u = torch.cat([self._read(self._images(x), self._seen(parents))[0] for x, parents in parts]).double()
@@ -408,7 +409,7 @@ class _Probe(Learner):
     def begin(self, stream: Generator) -> None:
         self.vae.begin(stream)
 
-    def settle(self, rows: Rows) -> None:
+    def settle(self, rows: Split) -> None:
         self.vae.settle(rows)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from deepbc._validation import check_callable, check_count, check_law, check_value_dim
 from deepbc.data.variables import Family
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.training.trainer import Rows, Train
+from deepbc.training.trainer import Split, Train
 
 
 class Equation(Mechanism):
@@ -87,7 +87,7 @@ class Equation(Mechanism):
 
         return (u, log_volume) if wanted else (u.detach(), log_volume.detach())
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         if not self.has_density:
             return Outcome(torch.full_like(rows.held_x[:, 0], torch.nan))
 

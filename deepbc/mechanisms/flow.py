@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._validation import check_count, check_layers, check_units
+from deepbc._validation import check_count, check_units, near
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome, gain_of
@@ -32,7 +32,7 @@ from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_inward, map_
 from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.mechanisms.splines import Spline
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
-from deepbc.training.trainer import Rows, Train
+from deepbc.training.trainer import Split, Train
 
 LAYERS = ("affine", "constant affine", "spline", "conditional spline")
 # One law replaces another if it gains so many nats and, by the one-standard-error rule (Breiman et al., 1984), more
@@ -67,7 +67,7 @@ class Flow(Mechanism):
         correction: bool | None = None,
     ) -> None:
         super().__init__()
-        check_layers(layers, LAYERS, "Flow layers")
+        _check_layers(layers, LAYERS, "Flow layers")
         self.layers, self.hidden = tuple(layers), check_units(hidden, "Flow hidden")
         if correction not in (None, True, False):
             raise SettingError(f"Flow correction: expected True, False or None, got {correction!r}.")
@@ -126,7 +126,7 @@ class Flow(Mechanism):
         return find_noise(z, self.inputs.inward(parents), self._inner())
 
     @torch.no_grad()
-    def predict_sloped(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         context, into = self.inputs.inward_sloped(parents)
         y, by_noise, by_context = map_sloped(u, context, [layer.outward_sloped for layer in self._active()])
         x, slope = self.outer.outward_sloped(y)
@@ -134,7 +134,7 @@ class Flow(Mechanism):
         return x, slope * by_noise, slope * by_context * into
 
     @torch.no_grad()
-    def abduct_sloped(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+    def abduct_and_jacobian(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         context, into = self.inputs.inward_sloped(parents)
         u, _, by_context = map_sloped(z, context, [layer.inward_sloped for layer in reversed(self._inner())])
 
@@ -183,7 +183,7 @@ class Flow(Mechanism):
     def _state(self) -> dict[str, Tensor]:
         return {key: value.clone() for key, value in self.state_dict().items()}
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         gaussian = self._start(rows)
 
         if self.correction is not None or self.parents_dim + self.value_dim == 1:
@@ -205,7 +205,7 @@ class Flow(Mechanism):
         return self._checked(Outcome(corrected if pays else backbone, (note,)), gaussian, rows)
 
     @torch.no_grad()
-    def _start(self, rows: Rows) -> dict[str, Tensor]:
+    def _start(self, rows: Split) -> dict[str, Tensor]:
         """Takes scales and first weights from the data; returns the weights of the linear law with Gaussian noise."""
         self.inputs.see(rows.parents)
         self.outer.see(rows.x)
@@ -228,7 +228,7 @@ class Flow(Mechanism):
         return states[0]
 
     @torch.no_grad()
-    def _checked(self, outcome: Outcome, gaussian: dict[str, Tensor], rows: Rows) -> Outcome:
+    def _checked(self, outcome: Outcome, gaussian: dict[str, Tensor], rows: Split) -> Outcome:
         """Falls back on the linear law with Gaussian noise where that scores clearly better on the held-out rows."""
         trained = self._state()
         self.load_state_dict(gaussian)
@@ -241,3 +241,13 @@ class Flow(Mechanism):
         note = f"a linear law with Gaussian noise is kept: held-out gain of the flow {gain:.4f} ± {error:.4f} nats"
 
         return Outcome(held_out, (*outcome.notes, note))
+
+
+def _check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> None:
+    if isinstance(layers, str) or not layers:
+        raise SettingError(f"{where}: expected a list of layers such as ['affine', 'spline'], got {layers!r}.")
+    for layer in layers:
+        if layer not in known:
+            raise SettingError(
+                f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known) + '.'}"
+            )

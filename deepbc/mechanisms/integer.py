@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from deepbc._validation import check_continuous, check_integer
 from deepbc.data.variables import Family, Variable, interior
+from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.regions import Interval, Region
 from deepbc.numerics.seeding import generator
-from deepbc.training.trainer import Learner, Rows, Train
+from deepbc.training.trainer import Learner, Split, Train
 
 # The spread of a linear law is sought by so many rows, from this part of the closed form's up, so finely.
 ROWS_TO_NARROW, NARROWEST, HALVINGS = 50_000, 0.1, 16
@@ -41,17 +41,19 @@ class Integer(Discrete):
         Integer(law=Flow(layers=('affine', 'spline'), bins=16, hidden=(32, 32), correction=None))
     """
 
+    domain = "integer"
+
     def __init__(self, law: Mechanism | None = None) -> None:
         super().__init__()
         chosen = Flow() if law is None else law
-        check_continuous(chosen, isinstance(chosen, Mechanism) and not (chosen.given or chosen.discrete))
+        _check_continuous(chosen, isinstance(chosen, Mechanism) and not (chosen.given or chosen.discrete))
         self.law = chosen
 
     def settings(self) -> dict[str, Any]:
         return {"law": type(self.law)(**self.law.settings())}
 
     def _build(self, family: Family, generator: Generator) -> None:
-        check_integer(family.child.whole, family.child.name)
+        _check_integer(family.child.whole, family.child.name)
         self.law = self.law.bind(Family(_continuous(family.child), family.parents), generator)
 
     def _region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region:
@@ -65,12 +67,12 @@ class Integer(Discrete):
     def _soft(self, u: Tensor, parents: Tensor) -> Tensor:
         return self.law._predict(u, parents)
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         variable = self.bound.child
         chance = torch.rand(rows.column.shape, generator=generator(0, variable.name, "spread"), dtype=torch.float64)
         spread = (rows.column + chance.to(rows.column) - 0.5).clamp(*interior(*variable.support, rows.column.dtype))
         outcome = self.law.fit(
-            Rows(spread, rows.context, rows.kept, rows.held),
+            Split(spread, rows.context, rows.kept, rows.held),
             lambda learner, stage: train(_Rounded(learner), stage),
         )
         with torch.no_grad():
@@ -78,7 +80,7 @@ class Integer(Discrete):
                 self._narrow(self.law, rows)
             return Outcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
 
-    def _narrow(self, law: Linear, rows: Rows) -> None:
+    def _narrow(self, law: Linear, rows: Split) -> None:
         """Takes the spread of a closed form, which holds that of rounding as well, to its most likely size."""
         x, parents, factor = rows.x[:ROWS_TO_NARROW], rows.parents[:ROWS_TO_NARROW], law.factor.clone()
         low, high = NARROWEST, 1.0
@@ -120,3 +122,16 @@ def _between(law: Mechanism, lower: Tensor, upper: Tensor, parents: Tensor) -> I
 def _continuous(variable: Variable) -> Variable:
     """The variable that the continuous law has: the same, with bounds that are never attained."""
     return replace(variable, whole=False, lower=variable.support[0], upper=variable.support[1])
+
+
+def _check_integer(whole: bool, name: str) -> None:
+    if not whole:
+        raise SettingError(
+            f"Variable {name!r}: Integer is the law of whole numbers. Declare its type with "
+            f"types={{{name!r}: 'integer'}}."
+        )
+
+
+def _check_continuous(law: object, continuous: bool) -> None:
+    if not continuous:
+        raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {law!r}.")

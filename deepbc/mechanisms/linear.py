@@ -18,7 +18,7 @@ from deepbc.errors import FitError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
 from deepbc.mechanisms.links import Inputs, Outer
-from deepbc.training.trainer import Rows, Train
+from deepbc.training.trainer import Split, Train
 
 ALL_ROWS = "held-out likelihood of a fit to all rows: the others alone leave no noise"
 
@@ -60,7 +60,7 @@ class Linear(Mechanism):
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         return invert_gaussian(self.outer, self._mean(parents), self.factor, x)
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         everything = torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents])
         try:
             self._solve(rows.x, rows.parents)

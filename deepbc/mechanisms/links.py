@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from deepbc.data.variables import Variable, beside, interior
+from deepbc.data.variables import Variable, concat_last, interior
 
 
 class Scaling(nn.Module):
@@ -152,13 +152,13 @@ class Inputs(nn.Module):
 
     def inward(self, parents: Tensor) -> Tensor:
         """Computes what the law sees, with shape `(*batch, parents)`."""
-        return beside([outer.scaled(part) for outer, part in self._parts(parents)], parents)
+        return concat_last([outer.scaled(part) for outer, part in self._parts(parents)], parents)
 
     def inward_sloped(self, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes what the law sees and its derivative by each parent's component, both `(*batch, parents)`."""
         sloped = [outer.scaled_sloped(part) for outer, part in self._parts(parents)]
 
-        return beside([seen for seen, _ in sloped], parents), beside([slope for _, slope in sloped], parents)
+        return concat_last([seen for seen, _ in sloped], parents), concat_last([slope for _, slope in sloped], parents)
 
     def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
         parts = parents.split(self.dims, dim=-1) if self.dims else ()

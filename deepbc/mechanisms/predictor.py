@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._validation import check_callable, check_count, check_law, check_parents, check_value_dim
+from deepbc._validation import check_callable, check_count, check_law, check_value_dim
 from deepbc.data.variables import Family
-from deepbc.errors import DataError
+from deepbc.errors import DataError, SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.training.trainer import Rows, Train
+from deepbc.training.trainer import Split, Train
 
 # In standard deviations of the parent: where the errors of differences and of rounding are about equal.
 STEP = 1e-5
@@ -62,7 +62,7 @@ class Predictor(Mechanism):
         return f"value={self.value}"
 
     def _build(self, family: Family, generator: Generator) -> None:
-        check_parents(family.child.name, len(family.parents))
+        _check_parents(family.child.name, len(family.parents))
         check_value_dim(family.child.name, family.child.dim, self.value, "Predictor")
         function = self._source[0]
         self.module = copy.deepcopy(function).double().eval() if isinstance(function, nn.Module) else None
@@ -106,7 +106,7 @@ class Predictor(Mechanism):
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         return x[..., :0], torch.zeros_like(x[..., 0])
 
-    def _fit(self, rows: Rows, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> Outcome:
         return Outcome(self.loss(rows.held_x, rows.held_parents))
 
 
@@ -143,3 +143,10 @@ class _Differences(torch.autograd.Function):
             columns.append((weights * rise).sum(-1) / (2 * step))
 
         return torch.stack(columns, dim=-1), None, None
+
+
+def _check_parents(name: str, parents: int) -> None:
+    if not parents:
+        raise SettingError(
+            f"Variable {name!r}: a Predictor is a function of its parents, and it has none. Add an edge."
+        )

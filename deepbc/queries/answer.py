@@ -1,6 +1,6 @@
 """What the questions share: putting together the answer with its evidence."""
 
-__all__ = ["LARGEST_ERROR", "Endings", "answer"]
+__all__ = ["LARGEST_ERROR", "RowStatuses", "answer"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ ROUNDING = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Endings:
+class RowStatuses:
     """How each row ended.
 
     Args:
@@ -45,7 +45,7 @@ def answer(
     question: Question,
     counterfactual: tuple[Rows, Rows],
     distance: Distance,
-    endings: Endings,
+    endings: RowStatuses,
     diagnostics: Diagnostics | None = None,
     drawn: Rows | None = None,
 ) -> Counterfactual:

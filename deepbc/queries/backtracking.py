@@ -22,10 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_classes, check_derivable, check_type
+from deepbc._validation import check_classes, check_type
 from deepbc.distances import Distance, Squared, read_distance
+from deepbc.errors import SettingError
 from deepbc.progress import progress
-from deepbc.queries.answer import LARGEST_ERROR, Endings, answer
+from deepbc.queries.answer import LARGEST_ERROR, RowStatuses, answer
 from deepbc.queries.discrete_search import Rows, Solved, moving_classes, search_classes
 from deepbc.queries.mode_problem import ModePlan
 from deepbc.queries.question import Asked, Question, read_question
@@ -33,10 +34,10 @@ from deepbc.queries.results import Counterfactual
 from deepbc.queries.status import CONVERGED, NEARLY, Status, infeasible, not_converged
 from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Solver, Sparse
-from deepbc.solvers.problem import Trouble
+from deepbc.solvers.problem import SolverStatus
 
 CHUNK = 65_536
-BRISK = Exact(places=0, steps=40)
+BRISK = Exact(starts=0, steps=40)
 
 MISSED = not_converged(
     "A fresh prediction from the noise misses the antecedent; this is the best found, and `error` says by how much.",
@@ -90,7 +91,7 @@ def backtrack(
 
 def read_checked(scm: SCM, question: Question, distance: Any) -> Distance:
     """Reads a distance, and checks that it is least where nothing moves."""
-    check_derivable("backtracking")
+    _check_derivable("backtracking")
     read = read_distance(distance, tuple(scm.graph))
     for name, rows in question.u.items():
         read.of(name).check_rest(rows[:CHUNK], f"distance of {name!r}")
@@ -104,7 +105,7 @@ class Mode:
 
     x: Rows
     u: Rows
-    endings: Endings
+    endings: RowStatuses
 
 
 def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, scope: Sequence[str]) -> Mode:
@@ -123,7 +124,7 @@ def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, 
 
     whole = parts[0] if len(parts) == 1 else Solved.joined(parts)
 
-    return Mode(whole.x, whole.u, _endings(ModePlan.of(scm, solver, distance, scope, aims), whole.trouble, outside))
+    return Mode(whole.x, whole.u, _endings(ModePlan.of(scm, solver, distance, scope, aims), whole.status, outside))
 
 
 def _solve(
@@ -152,7 +153,7 @@ def _solve(
     if brisk is solver:
         return found
 
-    every = torch.arange(question.batch.numel(), device=found.trouble.device)
+    every = torch.arange(question.batch.numel(), device=found.status.device)
     again = solve(every, {name: found.x[name] for name in discrete}, soft=False, by=solver)
     better = again.cost(question.u, distance) < found.cost(question.u, distance)
     found.put(every[better], again.take(better))
@@ -214,7 +215,7 @@ def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
     )
 
 
-def _endings(plan: ModePlan, trouble: Tensor, outside: Tensor) -> Endings:
+def _endings(plan: ModePlan, status: Tensor, outside: Tensor) -> RowStatuses:
     """Says in words how each row ended."""
     solver = plan.solver
     statuses = [
@@ -240,9 +241,9 @@ def _endings(plan: ModePlan, trouble: Tensor, outside: Tensor) -> Endings:
             "Widen the scope, or ask for an interval.",
         ),
     ]
-    code = trouble.clone()
+    code = status.clone()
     if not plan.reaches:
-        code = torch.where(trouble == Trouble.NONE, code, int(Trouble.STUCK))
+        code = torch.where(status == SolverStatus.CONVERGED, code, int(SolverStatus.INFEASIBLE))
     for name, rows in zip(plan.aims, outside, strict=True):
         variable = plan.scm.variables[name]
         code[rows] = len(statuses)
@@ -254,7 +255,7 @@ def _endings(plan: ModePlan, trouble: Tensor, outside: Tensor) -> Endings:
             )
         )
 
-    return Endings((*statuses, MISSED), code, solver.reach)
+    return RowStatuses((*statuses, MISSED), code, solver.reach)
 
 
 def _unreached(plan: ModePlan) -> Status:
@@ -282,3 +283,11 @@ def _unreached(plan: ModePlan) -> Status:
         f"No noise in scope can reach the antecedent ({names}): the noises that may move stop short of it.",
         "Ask for less, or widen the scope.",
     )
+
+
+def _check_derivable(where: str) -> None:
+    """Laws can be derived; nothing can in torch's inference mode, where it would go unsaid."""
+    if torch.is_inference_mode_enabled():
+        raise SettingError(
+            f"{where}: needs derivatives, which torch.inference_mode() forbids. Leave it, or write torch.no_grad()."
+        )

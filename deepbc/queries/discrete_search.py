@@ -22,7 +22,7 @@ from deepbc.data.variables import Variable
 from deepbc.distances import Distance
 from deepbc.queries.question import Asked, Question
 from deepbc.scm.model import SCM
-from deepbc.solvers.problem import Trouble
+from deepbc.solvers.problem import SolverStatus
 
 # All combinations of classes are tried if they are no more than this; otherwise all variables one by one, so often.
 MOST_COMBINATIONS, MOST_SWEEPS = 64, 8
@@ -40,33 +40,33 @@ class Solved:
 
     x: Rows
     u: Rows
-    trouble: Tensor
+    status: Tensor
 
     @classmethod
     def joined(cls, parts: Sequence["Solved"]) -> "Solved":
         x = {name: torch.cat([part.x[name] for part in parts]) for name in parts[0].x}
         u = {name: torch.cat([part.u[name] for part in parts]) for name in parts[0].u}
 
-        return cls(x, u, torch.cat([part.trouble for part in parts]))
+        return cls(x, u, torch.cat([part.status for part in parts]))
 
     def put(self, rows: Tensor, other: "Solved") -> None:
         """Puts other rows in the place of the given ones."""
         for mine, theirs in ((self.x, other.x), (self.u, other.u)):
             for name, each in mine.items():
                 each[rows] = theirs[name]
-        self.trouble[rows] = other.trouble
+        self.status[rows] = other.status
 
     def take(self, rows: Tensor) -> "Solved":
         """Takes the given rows."""
         x, u = ({name: each[rows] for name, each in part.items()} for part in (self.x, self.u))
 
-        return Solved(x, u, self.trouble[rows])
+        return Solved(x, u, self.status[rows])
 
     def cost(self, rest: Mapping[str, Tensor], distance: Distance) -> Tensor:
         """What the noises cost beside those at rest, with shape `(rows,)`; infinite where a row failed."""
         moved = [distance.moved(name, each, rest[name]) for name, each in self.u.items()]
 
-        return torch.where(self.trouble == Trouble.NONE, torch.stack(moved).sum(0), torch.inf)
+        return torch.where(self.status == SolverStatus.CONVERGED, torch.stack(moved).sum(0), torch.inf)
 
 
 class Solve(Protocol):
@@ -92,7 +92,7 @@ def moving_classes(scm: SCM, asked: Mapping[str, Asked], scope: Collection[str])
     with no such variable upstream, is not either: its nearest value is the best.
     """
     names = tuple(name for name in scm.graph.order if name in {*asked, *scm.graph.ancestors(*asked)})
-    carriers = {name for name in names if name in scope and scm.mechanisms[name].moving_dim}
+    carriers = {name for name in names if name in scope and scm.mechanisms[name].free_noise_dim}
     fixed = unchanging(scm, names, carriers)
     discrete = [name for name in names if scm.variables[name].discrete and name not in fixed]
     upstream = [name for name in discrete if name not in asked]
@@ -187,7 +187,7 @@ class _Search:
             followed = [self._followed(relaxed, each) for each in choices] if self.frozen else []
             self._try(best, _one_after_the_other(choices + followed))
 
-        active = torch.ones_like(best.trouble, dtype=torch.bool)
+        active = torch.ones_like(best.status, dtype=torch.bool)
         for _ in range(MOST_SWEEPS):
             better = torch.zeros_like(active)
             for name in self.variables:
@@ -199,7 +199,9 @@ class _Search:
             active = better
             if not active.any():
                 break
-        best.trouble[(best.trouble == Trouble.STUCK) | (best.trouble == Trouble.SLOW)] = int(Trouble.UNTRIED)
+        best.status[(best.status == SolverStatus.INFEASIBLE) | (best.status == SolverStatus.MAX_STEPS)] = int(
+            SolverStatus.INCOMPLETE_SEARCH
+        )
 
         return best
 
@@ -268,7 +270,7 @@ class _Search:
         if among is not None:
             other &= among
         choice, row = other.nonzero().unbind(-1)
-        better = torch.zeros_like(best.trouble, dtype=torch.bool)
+        better = torch.zeros_like(best.status, dtype=torch.bool)
         if not len(row):
             return better
 

@@ -12,10 +12,11 @@ __all__ = ["intervene"]
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from deepbc._validation import check_forced
 from deepbc.distances import read_distance
-from deepbc.queries.answer import Endings, answer
+from deepbc.errors import DataError
+from deepbc.queries.answer import RowStatuses, answer
 from deepbc.queries.question import read_question
 from deepbc.queries.results import Counterfactual
 from deepbc.queries.status import CONVERGED, infeasible
@@ -55,7 +56,7 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     """
     question = read_question(scm, factual, do)
     read = read_distance(distance, tuple(scm.graph))
-    forced = {name: check_forced(each.lower, each.interval, name) for name, each in question.asked.items()}
+    forced = {name: _check_forced(each.lower, each.interval, name) for name, each in question.asked.items()}
 
     # Only effects of the antecedent change; the others keep their values to the last digit.
     effects = scm.graph.descendants(*forced)
@@ -64,4 +65,14 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     after = scm.complete_rows({**values, **forced}, noise, rest=question.u)
     reached = torch.zeros(question.batch.numel(), dtype=torch.long, device=scm.device)
 
-    return answer(scm, question, after, read, Endings((CONVERGED, UNREACHED), reached))
+    return answer(scm, question, after, read, RowStatuses((CONVERGED, UNREACHED), reached))
+
+
+def _check_forced(value: Tensor, interval: bool, name: str) -> Tensor:
+    """Returns the value to which a variable is forced."""
+    if interval:
+        raise DataError(
+            f"antecedent {name!r}: an intervention forces a value, got an interval. Give a value, or ask backtrack."
+        )
+
+    return value

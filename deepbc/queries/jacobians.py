@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import beside
+from deepbc.data.variables import concat_last
 from deepbc.scm.model import SCM
 
 Rows = Mapping[str, Tensor]
@@ -28,7 +28,7 @@ def chainable(scm: SCM, names: Collection[str]) -> bool:
         not scm.variables[name].discrete
         and scm.mechanisms[name].value_dim == 1
         and scm.mechanisms[name].noise_dim <= 1
-        and not scm.mechanisms[name].still_dim
+        and not scm.mechanisms[name].fixed_noise_dim
         for name in names
     )
 
@@ -60,18 +60,18 @@ def derive(
         if name in values and name not in reduced:
             continue
         mechanism, parents = scm.mechanisms[name], scm.graph.parents(name)
-        joined = beside([x[each] for each in parents], empty)
+        joined = concat_last([x[each] for each in parents], empty)
         if name in reduced:
-            u, by_parents = mechanism.abduct_sloped(reduced[name], joined)
+            u, by_parents = mechanism.abduct_and_jacobian(reduced[name], joined)
             implied.append(u)
             rows.append(sum(_pulls(by_parents, parents, x, slopes), still))
             continue
-        x[name], by_noise, by_parents = mechanism.predict_sloped(noise[name], joined)
+        x[name], by_noise, by_parents = mechanism.predict_and_jacobian(noise[name], joined)
         slope = sum(_pulls(by_parents, parents, x, slopes), still)
         # However steep it is by its own noise, by the others it is not.
         slopes[name] = slope + torch.where(unit[name] > 0, by_noise, 0.0) if name in unit else slope
 
-    return beside(implied, empty), torch.stack(rows, dim=-2)
+    return concat_last(implied, empty), torch.stack(rows, dim=-2)
 
 
 def _pulls(by_parents: Tensor, parents: Sequence[str], x: Rows, slopes: Rows) -> list[Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import beside
+from deepbc.data.variables import concat_last
 from deepbc.distances import Distance
 from deepbc.mechanisms.regions import HAIR
 from deepbc.queries.discrete_search import Rows, Solved, unchanging
@@ -16,7 +16,7 @@ from deepbc.queries.jacobians import chainable, derive
 from deepbc.queries.question import Asked, Question
 from deepbc.scm.model import SCM
 from deepbc.solvers import Solver
-from deepbc.solvers.problem import Cost, Problem, Solution, Term, Trouble
+from deepbc.solvers.problem import Cost, Problem, Solution, SolverStatus, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,9 @@ class ModePlan:
         kept = tuple(name for name in pinned if scm.variables[name].discrete and name not in scope)
         pinned = tuple(name for name in pinned if name not in kept)
         given = (*pinned, *kept)
-        free = tuple(name for name in names if name not in given and name in scope and scm.mechanisms[name].moving_dim)
+        free = tuple(
+            name for name in names if name not in given and name in scope and scm.mechanisms[name].free_noise_dim
+        )
         fixed = unchanging(scm, names, {*given, *free})
 
         return cls(scm, solver, distance, aims, names, pinned, kept, free, fixed, frozenset(scope))
@@ -77,13 +79,15 @@ class ModePlan:
         problem = self._problem(x, u)
         solution = self.solver.solve(problem)
         lost = ~solution.noises.isfinite().all(-1)
-        trouble = torch.where(lost & (solution.trouble == Trouble.NONE), int(Trouble.NO_NUMBER), solution.trouble)
+        status = torch.where(
+            lost & (solution.status == SolverStatus.CONVERGED), int(SolverStatus.NON_FINITE), solution.status
+        )
         # A row in which the antecedent holds already stays as it is, to the last digit.
         holds = torch.stack([each.missed(x[name]).amax(-1) == 0 for name, each in aims.items()]).all(0)
-        trouble = torch.where(holds, int(Trouble.NONE), trouble)
+        status = torch.where(holds, int(SolverStatus.CONVERGED), status)
 
         with torch.no_grad():
-            return Solved(*self._complete(x, u, aims, solution, lost | holds, trouble != Trouble.NONE), trouble)
+            return Solved(*self._complete(x, u, aims, solution, lost | holds, status != SolverStatus.CONVERGED), status)
 
     @property
     def _carriers(self) -> tuple[str, ...]:
@@ -103,21 +107,21 @@ class ModePlan:
             given = self._given(x, u)
             sides = [scm.excess_rows(name, x | {name: aims[name].lower}, u[name]) for name in self.kept]
 
-        moving = {name: u[name][:, : scm.mechanisms[name].moving_dim] for name in carriers}
-        rest = beside(list(moving.values()), empty)
+        moving = {name: u[name][:, : scm.mechanisms[name].free_noise_dim] for name in carriers}
+        rest = concat_last(list(moving.values()), empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), moving[name].shape[-1]) for name in carriers]
         moves = [torch.full_like(each, name in self.scope, dtype=torch.bool) for name, each in moving.items()]
         lone = self.free and chainable(scm, [name for name in self.names if name not in self.fixed])
 
         return Problem(
             rest=rest,
-            movable=beside(moves, empty.bool()),
-            lower=beside([*(aims[name].lower / sd[name] for name in constrained), *map(_nowhere, sides)], empty),
-            upper=beside([*(aims[name].upper / sd[name] for name in constrained), *map(_inside, sides)], empty),
+            movable=concat_last(moves, empty.bool()),
+            lower=concat_last([*(aims[name].lower / sd[name] for name in constrained), *map(_nowhere, sides)], empty),
+            upper=concat_last([*(aims[name].upper / sd[name] for name in constrained), *map(_inside, sides)], empty),
             given=given,
             law=self._law,
             cost=Cost(terms, rest),
-            free=sum(scm.mechanisms[name].moving_dim for name in self.free),
+            free=sum(scm.mechanisms[name].free_noise_dim for name in self.free),
             slopes=self._slopes if lone and not constrained and not self.kept else None,
         )
 
@@ -125,7 +129,9 @@ class ModePlan:
         """What the law needs beside the noise that is sought, row by row."""
         scm, aims = self.scm, self.aims
         given = {f"noise of {name}": u[name] for name in self.names if name not in self._carriers}
-        still = {name: scm.mechanisms[name].moving_dim for name in self.free if scm.mechanisms[name].still_dim}
+        still = {
+            name: scm.mechanisms[name].free_noise_dim for name in self.free if scm.mechanisms[name].fixed_noise_dim
+        }
         given |= {f"still {name}": u[name][:, size:] for name, size in still.items()}
         given |= {f"value of {name}": x[name] for name in self.fixed}
         given |= {f"value of {name}": aims[name].lower for name in (*self.pinned, *self.kept)}
@@ -137,11 +143,11 @@ class ModePlan:
 
     def _read(self, v: Tensor, given: Mapping[str, Tensor]) -> tuple[Rows, Rows, Rows]:
         """Values, what is reduced of them, and noise, by variable."""
-        sizes = [self.scm.mechanisms[name].moving_dim for name in self.free]
+        sizes = [self.scm.mechanisms[name].free_noise_dim for name in self.free]
         noise = self._named("noise of", given)
         for name, part in zip(self.free, v.split(sizes, dim=-1) if self.free else (), strict=True):
             still = given.get(f"still {name}")
-            noise[name] = part if still is None else beside([part, still], part)
+            noise[name] = part if still is None else concat_last([part, still], part)
 
         return self._named("value of", given), self._named("reduced", given), noise
 
@@ -157,8 +163,8 @@ class ModePlan:
         sides = [scm.excess_rows(name, after, given[f"noise of {name}"]) for name in self.kept]
 
         return (
-            beside([implied[name] for name in self.pinned], v[:, :0]),
-            beside([*(after[name] / scm.spread(name) for name in self._constrained), *sides], v[:, :0]),
+            concat_last([implied[name] for name in self.pinned], v[:, :0]),
+            concat_last([*(after[name] / scm.spread(name) for name in self._constrained), *sides], v[:, :0]),
         )
 
     def _slopes(self, v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -172,10 +178,10 @@ class ModePlan:
         A row that failed has the values that its noise leads to, whatever was asked for.
         """
         scm, carriers = self.scm, self._carriers
-        sizes = [scm.mechanisms[name].moving_dim for name in carriers]
+        sizes = [scm.mechanisms[name].free_noise_dim for name in carriers]
         parts = solution.noises.split(sizes, dim=-1) if carriers else ()
         found = {
-            name: torch.where(stays.unsqueeze(-1), u[name], beside([part, u[name][:, part.shape[-1] :]], part))
+            name: torch.where(stays.unsqueeze(-1), u[name], concat_last([part, u[name][:, part.shape[-1] :]], part))
             for name, part in zip(carriers, parts, strict=True)
         }
         changing = {*carriers, *scm.graph.descendants(*carriers)}

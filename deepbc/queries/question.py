@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_batches, check_finite, check_order, check_some_whole, check_sorted, pick
+from deepbc._validation import check_batches, check_finite, name_rows, pick
 from deepbc.data.reading import read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
@@ -126,13 +126,13 @@ def _read_one(scm: SCM, name: str, asked: Any) -> Asked:
         check_finite(value, where)
         return Asked(value, value, False)
 
-    check_sorted(variable.sorted, variable.kind, asked, where)
+    _check_sorted(variable.sorted, variable.kind, asked, where)
     lower = _end(scm, name, -math.inf, asked.lower, where)
     upper = _end(scm, name, math.inf, asked.upper, where)
     lower, upper = torch.broadcast_tensors(lower, upper)
-    check_order(lower, upper, where)
+    _check_order(lower, upper, where)
     if variable.whole:
-        check_some_whole(lower, upper, where)
+        _check_some_whole(lower, upper, where)
         lower, upper = lower.ceil(), upper.floor()
 
     return Asked(lower, upper, True)
@@ -154,3 +154,32 @@ def _column(scm: SCM, name: str, given: Any, where: str) -> Tensor:
     levels = scm.variables[name].levels
 
     return levels.codes(given, where) if levels else read_column(given, where)
+
+
+def _check_order(lower: Tensor, upper: Tensor, where: str) -> None:
+    """No interval is empty; both ends have shape `(*batch, 1)`."""
+    wrong = (lower > upper).any(-1)
+    if wrong.any():
+        raise DataError(
+            f"{where}: expected a lower end that is not above the upper one, got ({lower[wrong][0].item():g}, "
+            f"{upper[wrong][0].item():g}) in {name_rows(wrong)}. Swap them."
+        )
+
+
+def _check_some_whole(lower: Tensor, upper: Tensor, where: str) -> None:
+    """There is a whole number in every interval; both ends have shape `(*batch, 1)`."""
+    none = (lower.ceil() > upper.floor()).any(-1)
+    if none.any():
+        raise DataError(
+            f"{where}: expected an interval that holds a whole number, got ({lower[none][0].item():g}, "
+            f"{upper[none][0].item():g}) in {name_rows(none)}. Widen it."
+        )
+
+
+def _check_sorted(sorts: bool, kind: str, asked: object, where: str) -> None:
+    """An interval is asked of a variable whose values have an order."""
+    if not sorts:
+        raise DataError(
+            f"{where}: {asked!r} asks for an interval of a {kind}, which has no order. Ask for a value"
+            f"{', or declare its ordered levels as its type' if kind == 'category' else ' of each component'}."
+        )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_classes, check_drawable, check_proper_weight
-from deepbc.data.variables import beside
+from deepbc._validation import check_classes
+from deepbc.data.variables import concat_last
 from deepbc.distances import Distance, Power
+from deepbc.errors import SettingError
 from deepbc.mechanisms import Discrete
 from deepbc.numerics.counter_rng import Streams
 from deepbc.numerics.truncated_normal import truncated
@@ -85,14 +86,14 @@ class DrawPlan:
         met = () if sampler.penalty else tuple(name for name in names if name in asked)
         for name in met:
             if not scm.mechanisms[name].pinnable:
-                check_drawable(name, "it has no noise of its own that meets any value", sampler)
+                _check_drawable(name, "it has no noise of its own that meets any value", sampler)
             if name not in scope:
-                check_drawable(name, "its own noise is out of scope", sampler)
+                _check_drawable(name, "its own noise is out of scope", sampler)
 
-        moving = [name for name in scm.graph.order if name in scope and scm.mechanisms[name].moving_dim]
+        moving = [name for name in scm.graph.order if name in scope and scm.mechanisms[name].free_noise_dim]
         for name in moving:
             if name not in met:
-                check_proper_weight(distance.weight(name), name)
+                _check_proper_weight(distance.weight(name), name)
                 distance.of(name).check_proper(question.u[name][:1], f"distance of {name!r}")
         apart = {name for name in moving if name not in names and isinstance(distance.of(name), Power)}
         direct = tuple(name for name in moving if name in apart and not sampler.penalty)
@@ -157,7 +158,7 @@ class DrawPlan:
             rest = world.rest | self._factual(x, samples, streams)
             noise |= rest | world.u
             for name in self.direct:
-                moving, still = scm.mechanisms[name].moving_dim, scm.mechanisms[name].still_dim
+                moving, still = scm.mechanisms[name].free_noise_dim, scm.mechanisms[name].fixed_noise_dim
                 chance = streams.uniform(samples * moving, "noise", name)
                 move = self._power(name).draw(chance, self.distance.weight(name)).to(noise[name])
                 move = move.reshape(len(rows), samples, moving).transpose(0, 1).flatten(0, 1)
@@ -183,7 +184,7 @@ class DrawPlan:
             if name in self.classes:
                 continue
             mechanism = self.scm.mechanisms[name]
-            parents = beside([x[parent] for parent in self.scm.graph.parents(name)], x[name][:, :0])
+            parents = concat_last([x[parent] for parent in self.scm.graph.parents(name)], x[name][:, :0])
             chance = streams.uniform(samples * mechanism.noise_dim, "factual", name)
             chance = chance.reshape(len(x[name]), samples, -1).transpose(0, 1).flatten(0, 1).to(x[name])
             drawn[name] = mechanism.draw(x[name].repeat(samples, 1), parents.repeat(samples, 1), chance)
@@ -205,7 +206,7 @@ class DrawPlan:
 
         with torch.no_grad():
             given = {f"noise of {name}": u[name] for name in self.names if name not in self.free}
-            given |= {f"still {name}": u[name][:, scm.mechanisms[name].moving_dim :] for name in self.free}
+            given |= {f"still {name}": u[name][:, scm.mechanisms[name].free_noise_dim :] for name in self.free}
             given |= {f"value of {name}": x[name] for name in fixed}
             given |= {f"value of {name}": asked[name].lower for name in self.pinned}
             for name, each in asked.items():
@@ -216,16 +217,16 @@ class DrawPlan:
                 given |= {f"reduced upper {name}": scm.mechanisms[name].reduce(asked[name].finite().upper)}
                 given |= {f"rising {name}": self._rising(name, x, asked[name])}
             for name in self.classes:
-                parents = beside([x[parent] for parent in scm.graph.parents(name)], empty)
+                parents = concat_last([x[parent] for parent in scm.graph.parents(name)], empty)
                 given |= {f"factual {name}": x[name], f"factual parents of {name}": parents}
 
         def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
             world = self._walk(v, given)
 
-            return beside([self._moving(name, world.u[name]) for name in carriers], v[:, :0]), world.further
+            return concat_last([self._moving(name, world.u[name]) for name in carriers], v[:, :0]), world.further
 
         u, mode = ({name: self._moving(name, each) for name, each in part.items()} for part in (u, mode))
-        rest = beside([u[name] for name in carriers], empty)
+        rest = concat_last([u[name] for name in carriers], empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
         # The coordinates, in the order of `_split`: noises, moves of noises, and normal variables.
         normal = [torch.zeros_like(u[name]) for name in (*self.inside, *self.chosen, *self.classes)]
@@ -236,8 +237,8 @@ class DrawPlan:
 
         return Target(
             rest=rest,
-            start=beside(start, empty).double(),
-            middle=beside(middle, empty).double(),
+            start=concat_last(start, empty).double(),
+            middle=concat_last(middle, empty).double(),
             spread=torch.cat([empty[0], *spread]).double(),
             given=given,
             law=law,
@@ -246,7 +247,7 @@ class DrawPlan:
 
     def _moving(self, name: str, u: Tensor) -> Tensor:
         """The part of a noise that may move."""
-        return u[:, : self.scm.mechanisms[name].moving_dim]
+        return u[:, : self.scm.mechanisms[name].free_noise_dim]
 
     def _width(self, name: str) -> float:
         """The standard deviation of a move, with squared distances."""
@@ -255,7 +256,7 @@ class DrawPlan:
     def _split(self, v: Tensor) -> tuple[Rows, ...]:
         """Splits coordinates: free noises, moves, and normal variables for intervals, classes and factual noise."""
         groups = (self.free, self.stepping, self.inside, self.chosen, self.classes)
-        sizes = [self.scm.mechanisms[name].moving_dim for group in groups for name in group]
+        sizes = [self.scm.mechanisms[name].free_noise_dim for group in groups for name in group]
         parts = iter(v.split(sizes, dim=-1) if sizes else ())
 
         return tuple({name: next(parts) for name in group} for group in groups)
@@ -265,7 +266,7 @@ class DrawPlan:
         scm = self.scm
         end = asked.finite().lower
         inward = torch.where(asked.lower.isfinite(), STRIDE, -STRIDE) * scm.spread(name)
-        parents = beside([x[parent] for parent in scm.graph.parents(name)], end[:, :0])
+        parents = concat_last([x[parent] for parent in scm.graph.parents(name)], end[:, :0])
         noises = [scm.mechanisms[name].abduct(spot, parents) for spot in (end, end + inward)]
 
         return (noises[1] - noises[0]) * inward >= 0
@@ -274,7 +275,7 @@ class DrawPlan:
         """Completes the antecedent and its causes from the free coordinates, `(rows, free)`."""
         scm, penalty = self.scm, self.sampler.penalty
         free, moves, inside, chosen, normal = self._split(v)
-        free = {name: beside([each, given[f"still {name}"]], v) for name, each in free.items()}
+        free = {name: concat_last([each, given[f"still {name}"]], v) for name, each in free.items()}
         values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
         held = [name for name in self.names if name not in (*self.free, *self.pinned, *self.inside, *self.classes)]
         noise = {name: given[f"noise of {name}"] for name in held}
@@ -325,7 +326,7 @@ class DrawPlan:
 
     def _class(self, name: str, w: Tensor, x: Rows, rest: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The noise of a discrete variable whose value is asked for, from normal variables, and its volume."""
-        parents = beside([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
+        parents = concat_last([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
         region = self._discrete(name).region(given[f"lower {name}"], given[f"upper {name}"], parents)
 
         return region.inside(w, rest, self._width(name))
@@ -343,7 +344,7 @@ class DrawPlan:
         distances that is its density, so that what is added is the mass between the ends.
         """
         mechanism, rest = self.scm.mechanisms[name], given[f"noise of {name}"]
-        parents = beside([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
+        parents = concat_last([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
         width = self._width(name)
         rising = given[f"rising {name}"]
         ends = []
@@ -365,3 +366,19 @@ class _World:
     u: Rows
     rest: Rows
     further: Tensor
+
+
+def _check_proper_weight(weight: float, name: str) -> None:
+    if weight == 0:
+        raise SettingError(
+            f"distance: the weight of {name!r} is 0, so that its noise has no density to be drawn from. Give it a "
+            f"small weight, or leave it out of the scope."
+        )
+
+
+def _check_drawable(name: str, why: str, sampler: object) -> None:
+    """Fails on an antecedent that its own noise cannot meet."""
+    raise SettingError(
+        f"antecedent {name!r}: {why}, so that samples would have to be drawn on a curved constraint, which {sampler!r} "
+        f"does not do. Take `backtrack` for the most likely world, or sampler=Langevin() for samples near it."
+    )

@@ -29,7 +29,7 @@ from deepbc._validation import check_count, check_type
 from deepbc.distances import Squared
 from deepbc.numerics.counter_rng import Streams
 from deepbc.progress import progress
-from deepbc.queries.answer import Endings, answer
+from deepbc.queries.answer import RowStatuses, answer
 from deepbc.queries.backtracking import find_mode, read_checked
 from deepbc.queries.discrete_search import Rows, all_classes, few_classes, moving_classes
 from deepbc.queries.question import Asked, Question, read_question
@@ -221,7 +221,7 @@ def _held(question: Question) -> list[Tensor]:
     return [column.double().cpu() for column in (*question.x.values(), *ends)]
 
 
-def _endings(endings: Endings, sampler: Sampler, drawn: Tensor, trusted: Tensor, r_hat: Tensor) -> Endings:
+def _endings(endings: RowStatuses, sampler: Sampler, drawn: Tensor, trusted: Tensor, r_hat: Tensor) -> RowStatuses:
     """Says in words whether the samples of each row that were drawn are to be trusted."""
     untrusted = not_converged(
         f"The chains of {sampler!r} do not tell of one density yet, or their samples hang together: `diagnostics` says "
@@ -237,4 +237,4 @@ def _endings(endings: Endings, sampler: Sampler, drawn: Tensor, trusted: Tensor,
     code[drawn] = torch.where(trusted[drawn], 0, len(statuses) - 3)
     code[drawn] = torch.where(r_hat[drawn].isfinite(), code[drawn], len(statuses) - 2)
 
-    return Endings(statuses, code, sampler.reach)
+    return RowStatuses(statuses, code, sampler.reach)

@@ -28,7 +28,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from deepbc._validation import check_both_labels, check_classified, check_finite, check_range, check_table, check_type
+from deepbc._validation import CHANNELS, SMALLEST, check_finite, check_range, check_table, check_type
 from deepbc.data.reading import read_column, read_image
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError, SettingError, StorageError
@@ -39,7 +39,7 @@ from deepbc.progress import progress as bar
 from deepbc.storage import read_folder, write_folder
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import Share, shared
-from deepbc.training.trainer import Learner, Loop, Rows, Training
+from deepbc.training.trainer import Learner, Split, Trainer, Training
 
 KIND, STAGE = "set of classifiers", "classifier"
 TRAINING = Training(epochs=20, batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, clip=1e4)
@@ -185,7 +185,7 @@ class Classifiers:
         """Loads classifiers that were saved. Nothing in the folder is executed."""
         content, tensors = read_folder(folder, KIND)
         try:
-            shape = check_classified(tuple(content["shape"]), "shape")
+            shape = _check_classified(tuple(content["shape"]), "shape")
             accuracy = {str(name): Accuracy(**record) for name, record in content["accuracy"].items()}
             made = {name: Classifier(shape) for name in accuracy}
             for name, classifier in made.items():
@@ -252,7 +252,7 @@ def train_classifiers(
     pixels = read_image(images, "images")
     columns = check_labels(labels)
     check_table({"images": tuple(pixels.shape), **{name: tuple(each.shape) for name, each in columns.items()}})
-    shape = check_classified(tuple(pixels.shape[1:]), "images")
+    shape = _check_classified(tuple(pixels.shape[1:]), "images")
     x = flatten(pixels, shape, "images")
     check_finite(x, "images")
 
@@ -266,7 +266,7 @@ def train_classifiers(
                 shown.tell(f"{name}: epoch {epoch}, held-out {loss:.4f}")
 
             judged, rows = _split(x, y, training.validation, generator(seed, name, "split"))
-            loop = Loop(training, rows, name, seed, share, kept, tell)
+            loop = Trainer(training, rows, name, seed, share, kept, tell)
             made[name] = _trained(shape, rows, loop)
             accuracy[name] = _judged(made[name].logit, x, y, judged, loop.curves[STAGE].seconds)
             shown.advance()
@@ -281,7 +281,7 @@ def check_labels(labels: Mapping[str, Any]) -> dict[str, Tensor]:
         where = f"labels, {name!r}"
         y = column.double() if isinstance(column, Tensor) and column.dtype == torch.bool else read_column(column, where)
         check_range(y, 0, 1, where, whole=True)
-        check_both_labels(int((y == 0).sum()), int((y == 1).sum()), FEWEST, where)
+        _check_both_labels(int((y == 0).sum()), int((y == 1).sum()), FEWEST, where)
         read[name] = y
 
     return read
@@ -295,7 +295,7 @@ def _checkpoint(
     return Checkpoint(folder, key, writes=share.first)
 
 
-def _split(x: Tensor, y: Tensor, validation: float, stream: Generator) -> tuple[Tensor, Rows]:
+def _split(x: Tensor, y: Tensor, validation: float, stream: Generator) -> tuple[Tensor, Split]:
     """Splits the rows of each label alike: those to be judged at the end, those held out, those to learn from."""
     parts: list[tuple[Tensor, ...]] = []
     for label in (0, 1):
@@ -304,10 +304,10 @@ def _split(x: Tensor, y: Tensor, validation: float, stream: Generator) -> tuple[
         parts.append(rows[torch.randperm(len(rows), generator=stream)].tensor_split([half, 2 * half]))
     judged, held, kept = (torch.cat(both).sort().values for both in zip(*parts, strict=True))
 
-    return judged, Rows(x, y[:, None], kept, held)
+    return judged, Split(x, y[:, None], kept, held)
 
 
-def _trained(shape: tuple[int, int, int], rows: Rows, train: Loop) -> Classifier:
+def _trained(shape: tuple[int, int, int], rows: Split, train: Trainer) -> Classifier:
     """Trains, calibrates and standardises a classifier."""
     classifier = Classifier(shape)
     start(classifier, generator(train.seed, train.name, "weights"))
@@ -387,3 +387,22 @@ def _judged(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor,
         calibration=gaps.sum().item() / len(y),
         seconds=seconds,
     )
+
+
+def _check_both_labels(zeros: int, ones: int, fewest: int, where: str) -> None:
+    if min(zeros, ones) < fewest:
+        raise DataError(
+            f"{where}: expected at least {fewest} rows of each label, got {zeros} of 0 and {ones} of 1. Give more "
+            f"rows; an attribute that hardly varies cannot be learned."
+        )
+
+
+def _check_classified(shape: tuple[int, ...], where: str) -> tuple[int, int, int]:
+    """Returns the channels, height and width of an image that a classifier reads, which come in this order."""
+    if len(shape) != 3 or shape[0] not in CHANNELS or min(shape[1:]) < SMALLEST:
+        raise DataError(
+            f"{where}: expected images of shape (channel, height, width) with 1, 3 or 4 channels and sides of at least "
+            f"{SMALLEST} pixels, got {shape}. Give them the shape (rows, channel, height, width)."
+        )
+
+    return shape[0], shape[1], shape[2]

@@ -5,26 +5,17 @@ __all__ = ["Plan", "fit_mechanisms", "read_rows"]
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc._validation import (
-    check_contradiction,
-    check_finite,
-    check_level_counts,
-    check_names,
-    check_possible,
-    check_rows,
-    check_same_shape,
-    check_table,
-    check_varies,
-)
+from deepbc._validation import check_contradiction, check_finite, check_names, check_possible, check_rows, check_table
 from deepbc.data.reading import read
 from deepbc.data.variables import OPEN, Family, Kind, Variable, flatten, unflatten
+from deepbc.errors import DataError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Mechanism
 from deepbc.numerics.seeding import generator
@@ -32,7 +23,7 @@ from deepbc.progress import Progress, progress
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import Share, shared
 from deepbc.training.report import FitReport, VariableFit
-from deepbc.training.trainer import Loop, Rows, Training
+from deepbc.training.trainer import Split, Trainer, Training
 
 LARGEST_TIE = 0.02
 MOST_LEVELS = 100
@@ -105,14 +96,14 @@ def read_rows(
 
         seen = Variable.seen(name, column, bounds.get(name, OPEN), kinds.get(name))
         variables[name] = seen if name in names else known.get(name, seen)
-        check_same_shape(seen.shape, known.get(name, seen).shape, where)
+        _check_same_shape(seen.shape, known.get(name, seen).shape, where)
         rows[name] = variables[name].rows(column, where)
         if seen.levels and name in names:
             counts = column.long().bincount(minlength=len(seen.levels))
-            check_level_counts(seen.levels.items, counts.tolist(), MOST_LEVELS, where)
+            _check_level_counts(seen.levels.items, counts.tolist(), MOST_LEVELS, where)
         elif not seen.levels and not mechanisms[name].given:
             # Many a pixel is constant.
-            check_varies(rows[name].reshape(-1, 1) if name in images else rows[name], where)
+            _check_varies(rows[name].reshape(-1, 1) if name in images else rows[name], where)
 
     return variables, rows
 
@@ -183,7 +174,7 @@ class _Work:
         # The precision is that of the model, whatever the values and the parents have: images may be bytes.
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
         fresh = fresh.to(device=split.context.device, dtype=fresh.precision or self.empty.dtype)
-        loop = Loop(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
+        loop = Trainer(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
         outcome = fresh.fit(split, loop)
         if fresh.has_density:
             check_possible(outcome.held_out[:, None], "held-out value", "density", f"Variable {name!r}")
@@ -203,7 +194,7 @@ class _Work:
 
         return fresh, entry
 
-    def _remarks(self, mechanism: Mechanism, split: Rows) -> tuple[str, ...]:
+    def _remarks(self, mechanism: Mechanism, split: Split) -> tuple[str, ...]:
         """Remarks on the data of a variable, and on its held-out noise."""
         ties = () if mechanism.discrete else _ties(split.column)
         if mechanism.given or not mechanism.exact:
@@ -216,14 +207,14 @@ class _Work:
 
         return (*ties, *_misfit(u))
 
-    def _split(self, family: Family, validation: float) -> Rows:
+    def _split(self, family: Family, validation: float) -> Split:
         """Splits the rows, the same way for every variable, into those to learn from and those held out."""
         x = self.rows[family.child.name]
         parents = family.join(self.rows, self.empty)
         order = torch.randperm(len(x), generator=generator(self.plan.seed, "split")).to(x.device)
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
-        return Rows(x, parents, kept, held)
+        return Split(x, parents, kept, held)
 
     def _tell(self, name: str) -> Callable[[str, int, float], None]:
         def tell(stage: str, epoch: int, loss: float) -> None:
@@ -278,3 +269,37 @@ def _misfit(u: Tensor) -> tuple[str, ...]:
         f"held-out noise is not standard normal (standard deviation {spread:.2g}, largest gap of the distribution "
         f"functions {gap:.2f}): declare bounds, transform the column or choose a richer mechanism",
     )
+
+
+def _check_same_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> None:
+    """A variable that is fitted again has the shape that its effects know."""
+    if came != shape:
+        raise DataError(f"{where}: expected values of shape {shape} as before, got {came}. Fit all variables anew.")
+
+
+def _check_varies(rows: Tensor, where: str) -> None:
+    """No component is constant; rows have shape `(batch, dim)`."""
+    low, high = rows.amin(0).double(), rows.amax(0).double()
+    constant = high - low <= 1e-15 * torch.maximum(low.abs(), high.abs())
+    if constant.any():
+        component = int(constant.nonzero()[0])
+        part = f" (component {component})" if rows.shape[-1] > 1 else ""
+        raise DataError(
+            f"{where}{part}: every row has the value {rows[0, component].item():g}. A constant has no noise to learn; "
+            f"take the variable out of the graph."
+        )
+
+
+def _check_level_counts(labels: Sequence[object], counts: Sequence[int], most: int, where: str) -> None:
+    """Every level of a category has rows to learn from, and there are not as many levels as an index has."""
+    if len(labels) > most:
+        raise DataError(
+            f"{where}: expected at most {most} levels, got {len(labels)}, such as {labels[0]!r} and {labels[1]!r}. Is "
+            f"it a name or an index? Take it out of the graph, or join levels; numbers are declared as real or integer."
+        )
+    for label, count in zip(labels, counts, strict=True):
+        if count < 2:
+            raise DataError(
+                f"{where}: the level {label!r} has {'one row' if count else 'no row'}, from which nothing can be "
+                f"learned. Drop the row or join the level with another."
+            )

@@ -8,6 +8,7 @@ graph once; abduction, prediction, sampling and every counterfactual are that pa
 __all__ = ["SCM"]
 
 import copy
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -17,26 +18,21 @@ from torch import Tensor
 
 from deepbc._validation import (
     check_between,
-    check_causes,
     check_contradiction,
     check_count,
-    check_enough,
     check_finite,
-    check_fits,
     check_graph,
-    check_kept,
-    check_move,
     check_names,
-    check_one_source,
     check_possible,
     check_type,
+    name_rows,
     pick,
 )
 from deepbc.data.categories import Label, Levels
 from deepbc.data.reading import columns_in, read
 from deepbc.data.variables import OPEN, Family, Kind, Variable, common_batch, flatten, read_bounds, unflatten
 from deepbc.data.world import World
-from deepbc.errors import DataError, NotFittedError
+from deepbc.errors import DataError, GraphError, NotFittedError, SettingError
 from deepbc.evaluation.check import ENOUGH, MOST_ROWS, SAMPLES, CheckReport, Evidence, Rows, judge
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Discrete, Flow, Mechanism
@@ -249,7 +245,7 @@ class SCM:
         followed = [name for name, mechanism in self.mechanisms.items() if mechanism.deterministic]
         check_names(given, tuple(self.graph), "check data", optional=followed)
         batch = common_batch(given)
-        check_enough(batch.numel(), ENOUGH, "check data")
+        _check_enough(batch.numel(), ENOUGH, "check data")
 
         chosen = torch.randperm(batch.numel(), generator=generator(seed, "check rows"))[:MOST_ROWS]
         rows = {name: each.expand(*batch, -1).flatten(0, -2)[chosen] for name, each in given.items()}
@@ -300,7 +296,7 @@ class SCM:
             other.mechanisms[name] = _settings_of(mechanism)
         elif mechanism.family is not None:
             family = self._family(name, self.variables)
-            check_fits(mechanism.family.fits(family), mechanism.family, family)
+            _check_fits(mechanism.family.fits(family), mechanism.family, family)
         if self.variables and mechanism.given:
             other.mechanisms[name] = other._bind(name)
         elif not self.variables:
@@ -315,7 +311,7 @@ class SCM:
             names: The variables, with all causes of each.
         """
         kept = {pick(name, tuple(self.graph), "part") for name in names}
-        check_causes({name: self.graph.parents(name) for name in self.graph if name in kept}, kept)
+        _check_causes({name: self.graph.parents(name) for name in self.graph if name in kept}, kept)
         other = copy.copy(self)
         other.graph = CausalGraph({name: self.graph.parents(name) for name in self.graph if name in kept})
         other.report = FitReport(tuple(each for each in self.report if each.name in kept))
@@ -327,7 +323,7 @@ class SCM:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "SCM":
         """Creates a copy of the model on another device or with another precision; answers stay float64 on the CPU."""
-        check_move(device, dtype or self.dtype, self.bounds)
+        _check_move(device, dtype or self.dtype, self.bounds)
         other = copy.copy(self)
         other.device = torch.device(device) if device is not None else self.device
         other.dtype = dtype or self.dtype
@@ -504,7 +500,7 @@ class SCM:
         """Completes rows as they were read, and checks them."""
         deterministic = {name for name, mechanism in self.mechanisms.items() if mechanism.deterministic}
         free = {name: rows for name, rows in given_values.items() if name not in deterministic}
-        check_one_source(free, given_noise, [name for name in self.graph if name not in deterministic])
+        _check_one_source(free, given_noise, [name for name in self.graph if name not in deterministic])
 
         if not abduct:
             given_noise = {name: rows[..., :0] for name, rows in free.items()}
@@ -521,7 +517,7 @@ class SCM:
             check_possible(u[name], "value", "noise", f"Variable {name!r}")
             check_possible(x[name], "noise", "value", f"Variable {name!r}")
             if self.mechanisms[name].given:
-                check_kept(x[name], variable.lower, variable.upper, f"Variable {name!r}")
+                _check_kept(x[name], variable.lower, variable.upper, f"Variable {name!r}")
 
     def clipped_rows(self, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> Tensor:
         """Counts, for each row of a world, the components of values that a law cut to their range: `(*batch,)`."""
@@ -591,7 +587,7 @@ class SCM:
     def _draw(self, name: str, rows: int, seed: int | None) -> Tensor:
         dim = self.mechanisms[name].noise_dim
         noise = torch.randn(rows, dim, generator=generator(seed, name, "noise"), dtype=torch.float64)
-        noise[:, dim - self.mechanisms[name].still_dim :] = 0.0
+        noise[:, dim - self.mechanisms[name].fixed_noise_dim :] = 0.0
 
         return self._place(noise)
 
@@ -646,3 +642,66 @@ class SCM:
 def _settings_of(mechanism: Mechanism) -> Mechanism:
     """A mechanism with the same settings that no variable or data has touched."""
     return type(mechanism)(**mechanism.settings())
+
+
+def _check_causes(parents: Mapping[str, Collection[str]], kept: Collection[str]) -> None:
+    """Every cause of what is kept is kept."""
+    for name, causes in parents.items():
+        for cause in causes:
+            if cause not in kept:
+                raise GraphError(f"part: {cause!r} is a cause of {name!r} and left out. Name it too.")
+
+
+def _check_one_source(values: Collection[str], noise: Collection[str], expected: Iterable[str]) -> None:
+    """Every variable is given by its value or by its noise, not by both and not by none."""
+    for name in expected:
+        if name in values and name in noise:
+            raise DataError(f"Variable {name!r}: expected its value or its noise, got both. Leave out one.")
+        if name not in values and name not in noise:
+            raise DataError(f"Variable {name!r}: expected its value or its noise, got neither. Give one.")
+
+
+def _check_enough(rows: int, needed: int, where: str) -> None:
+    if rows < needed:
+        raise DataError(f"{where}: expected at least {needed} rows, got {rows}. So few tell nothing; give more.")
+
+
+def _check_move(
+    device: torch.device | str | None, dtype: torch.dtype, bounds: Mapping[str, tuple[float, float]]
+) -> None:
+    """The device is there, and the precision can tell the bounds of every variable apart."""
+    if isinstance(device, torch.dtype):
+        raise SettingError(f"to: expected a device such as 'cuda', got {device}. Write to(dtype={device}).")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise SettingError(f"to: the device {device!r} cannot be used ({reason}). Choose another.") from error
+
+    if dtype not in (torch.float32, torch.float64):
+        raise SettingError(f"to: expected the dtype torch.float32 or torch.float64, got {dtype!r}.")
+    for name, pair in bounds.items():
+        low, high = torch.tensor(pair, dtype=dtype)
+        if not torch.nextafter(low, high) < high or [low.isinf(), high.isinf()] != [math.isinf(each) for each in pair]:
+            raise SettingError(
+                f"to: expected a precision that tells the bounds {pair} of {name!r} apart, got {dtype}. Keep "
+                f"torch.float64, or measure the variable in other units."
+            )
+
+
+def _check_fits(fits: bool, came: object, expected: object) -> None:
+    if not fits:
+        raise SettingError(
+            f"replace: expected a mechanism of the family {expected}, got one of {came}. Give an unfitted mechanism "
+            f"and call fit(data, only=[...])."
+        )
+
+
+def _check_kept(rows: Tensor, lower: float, upper: float, where: str) -> None:
+    """A given law kept the bounds that were declared for its variable; rows have shape `(*batch, dim)`."""
+    outside = ((rows < lower) | (rows > upper)).any(-1)
+    if outside.any():
+        raise DataError(
+            f"{where}: its law left the declared bounds ({lower:g}, {upper:g}) in {name_rows(outside)}, with "
+            f"{rows[outside][0].tolist()}. Mend the law or the bounds."
+        )

@@ -6,14 +6,15 @@ all make a category, a column of integers holds whole numbers, and all else is r
 
 __all__ = ["find_kinds", "read_types", "suited"]
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from deepbc._validation import check_types, check_words, pick
+from deepbc._validation import check_levels, pick
 from deepbc.data.categories import Label, find_levels, list_items, words_in
 from deepbc.data.variables import Kind
+from deepbc.errors import SettingError
 from deepbc.mechanisms import Categorical, Flow, Integer, Mechanism
 
 REAL, INTEGER, CATEGORY = "real", "integer", "category"
@@ -28,7 +29,7 @@ def read_types(types: Mapping[str, Any], names: Collection[str]) -> dict[str, De
     read: dict[str, Declared] = {}
     for name, declared in types.items():
         pick(name, names, "types")
-        check_types(declared, (REAL, INTEGER, CATEGORY), f"type of {name!r}")
+        _check_types(declared, (REAL, INTEGER, CATEGORY), f"type of {name!r}")
         read[name] = declared if isinstance(declared, str) else tuple(declared)
 
     return read
@@ -64,7 +65,7 @@ def _kind(column: Any, where: str, declared: Declared | None, mechanism: Mechani
     if isinstance(mechanism, Integer):
         return Kind(whole=True)
     if mechanism is not None:
-        check_words(words_in(column, where), mechanism, where)
+        _check_words(words_in(column, where), mechanism, where)
         return Kind()
     items = list_items(column, where)
     if words_in(column, where) or (not bounded and _two_valued(items)):
@@ -80,7 +81,7 @@ def suited(kind: Kind, mechanism: Mechanism | None, where: str) -> Mechanism:
     if kind.whole and not mechanism.discrete and not mechanism.given:
         return Integer(mechanism)
     if kind.levels and not isinstance(mechanism, Categorical):
-        check_words(True, mechanism, where)
+        _check_words(True, mechanism, where)
 
     return mechanism
 
@@ -91,3 +92,27 @@ def _two_valued(items: "np.ndarray[Any, Any]") -> bool:
         return False
 
     return len(set(items.tolist())) == 2
+
+
+def _check_types(declared: object, known: Sequence[str], where: str) -> None:
+    """A type is one of the known ones, or the ordered levels of a category."""
+    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
+    if isinstance(declared, str) and declared in known:
+        return
+    if not listed:
+        raise SettingError(
+            f"{where}: expected {', '.join(map(repr, known))} or a list of ordered levels, lowest first, got "
+            f"{declared!r}."
+        )
+    try:
+        check_levels(declared)  # type: ignore[arg-type] # a sequence, as was seen
+    except (SettingError, TypeError) as error:
+        raise SettingError(f"{where}: {error}") from error
+
+
+def _check_words(words: bool, mechanism: object, where: str) -> None:
+    if words:
+        raise SettingError(
+            f"{where}: its column holds labels, and {mechanism!r} is a law of numbers. Take Categorical(), or convert "
+            f"the column to numbers."
+        )

@@ -1,7 +1,7 @@
 r"""The most likely world to high precision: the walk down, and exact treatment of kinks and ends.
 
 A row that may have walked down the wrong valley looks around: along its first step, and all around where several noises
-are sought or constraints are to be met. From the lowest places it walks down again, and the lowest end counts.
+are sought or constraints are to be met. From the lowest starts it walks down again, and the lowest end counts.
 
 A cost with kinks is rounded off, less and less; noises that end near their kink are then held there, and the rest is
 solved once more. Where all costs are kinked, sets of as few noises as there are demands are tried as well. Ends of
@@ -24,7 +24,7 @@ from deepbc.solvers.base import Solver
 from deepbc.solvers.found import Found
 from deepbc.solvers.gauss_newton import descend
 from deepbc.solvers.multistart import find_low_places
-from deepbc.solvers.problem import Problem, Solution, Trouble
+from deepbc.solvers.problem import Problem, Solution, SolverStatus
 from deepbc.solvers.quadratic_model import held_of, settled
 from deepbc.solvers.sqp import descend_within
 
@@ -39,7 +39,7 @@ RETRIES = (
     (0.0, -3.0, -1),
     (0.0, 1.0, 1),
 )
-# Rows in doubt look at so many times as many places all around, unless so many noises are sought that places are lost
+# Rows in doubt look at so many times as many starts all around, unless so many noises are sought that starts are lost
 # among them; from the lowest they walk down so many steps, and on if that pays.
 AROUND, MOST_NOISES, FIRST_STEPS = 4, 16, 40
 # How much kinks are rounded off, and how near to rest a noise then is held there.
@@ -52,7 +52,7 @@ class Exact(Solver):
     r"""Creates the default solver.
 
     Args:
-        places: How many places a row looks at whose first step is not as good as it seemed, or saves little, to start
+        starts: How many starts a row looks at whose first step is not as good as it seemed, or saves little, to start
             again from the best; where several noises are sought or something constrains them, four times as many all
             around. 0 keeps the one start at the factual noise. Laws with many waves are better served by more of them.
         steps: The most steps of a row.
@@ -60,44 +60,44 @@ class Exact(Solver):
             converge quadratically, so that what then remains is of the order of the square.
 
     Example:
-        >>> Exact(places=0)
-        Exact(places=0, steps=200, tolerance=1e-06)
+        >>> Exact(starts=0)
+        Exact(starts=0, steps=200, tolerance=1e-06)
     """
 
     pins = True
 
-    def __init__(self, *, places: int = 24, steps: int = 200, tolerance: float = 1e-6) -> None:
-        check_count(places, "Exact places")
+    def __init__(self, *, starts: int = 24, steps: int = 200, tolerance: float = 1e-6) -> None:
+        check_count(starts, "Exact starts")
         check_count(steps, "Exact steps", least=1)
         check_between(tolerance, 0.0, 1.0, "Exact tolerance")
-        self.places, self.steps, self.tolerance = places, steps, tolerance
+        self.starts, self.steps, self.tolerance = starts, steps, tolerance
 
     def solve(self, problem: Problem) -> Solution:
         ends = _first_ends(problem)
-        found = self._settle(problem, self._find(problem, ends, around=self.places > 0))
+        found = self._settle(problem, self._find(problem, ends, around=self.starts > 0))
 
-        return Solution(torch.where(found.still, problem.rest, found.noises), found.trouble)
+        return Solution(torch.where(found.still, problem.rest, found.noises), found.status)
 
     def _find(self, problem: Problem, ends: Tensor, *, around: bool = False) -> Found:
         find = self._rough if problem.cost.rough else self._smooth
 
         return find(problem, ends, around=around)
 
-    def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, places: int = 0) -> Found:
+    def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, starts: int = 0) -> Found:
         start, steps, tolerance = problem.linearize(v), self.steps, self.tolerance
         if settled(problem):
-            return descend(problem, start, smooth=smooth, steps=steps, tolerance=tolerance, places=places)
+            return descend(problem, start, smooth=smooth, steps=steps, tolerance=tolerance, places=starts)
 
         return descend_within(problem, start, ends, smooth=smooth, steps=steps, tolerance=tolerance)
 
     def _smooth(self, problem: Problem, ends: Tensor, smooth: float = 0.0, *, around: bool) -> Found:
         """Walks down from rest, and from elsewhere where that is in doubt, or leads nowhere."""
-        found = self._descend(problem, problem.start, ends, smooth, self.places)
+        found = self._descend(problem, problem.start, ends, smooth, self.starts)
         if around and 0 < problem.free <= MOST_NOISES:
             self._look_all_around(problem, found, ends, smooth)
 
-        for steps, way, sign in RETRIES if self.places and problem.free else ():
-            failed = (found.trouble != Trouble.NONE).nonzero().squeeze(-1)
+        for steps, way, sign in RETRIES if self.starts and problem.free else ():
+            failed = (found.status != SolverStatus.CONVERGED).nonzero().squeeze(-1)
             if not len(failed):
                 break
             part = problem.select(failed)
@@ -109,7 +109,7 @@ class Exact(Solver):
         return found
 
     def _look_all_around(self, problem: Problem, found: Found, ends: Tensor, smooth: float) -> None:
-        """Lets rows in doubt, and those that the laws lead nowhere, walk down from the lowest of many places too."""
+        """Lets rows in doubt, and those that the laws lead nowhere, walk down from the lowest of many starts too."""
         # Without constraints, the way along the first step is all there is of one noise.
         seen = problem.free == 1 and settled(problem)
         doubtful = torch.zeros_like(found.doubtful) if seen else found.doubtful & (found.cost > 0)
@@ -118,18 +118,18 @@ class Exact(Solver):
             return
 
         part = problem.select(rows)
-        spots = find_low_places(part, found.take(rows), AROUND * self.places, smooth)
+        spots = find_low_places(part, found.take(rows), AROUND * self.starts, smooth)
         few = spots.shape[1]
         walker = torch.arange(len(rows), device=rows.device).repeat_interleave(few)
-        first = Exact(places=0, steps=min(FIRST_STEPS, self.steps), tolerance=self.tolerance)
+        first = Exact(starts=0, steps=min(FIRST_STEPS, self.steps), tolerance=self.tolerance)
         ended = first._descend(part.select(walker), spots.flatten(0, 1), ends[rows][walker], smooth)
         for which in range(few):
             found.improve(rows, ended.take(slice(which, None, few)))
 
-        slow = rows[found.trouble[rows] == Trouble.SLOW]
+        slow = rows[found.status[rows] == SolverStatus.MAX_STEPS]
         if len(slow):
             again = self._descend(problem.select(slow), found.noises[slow, : problem.free], ends[slow], smooth)
-            done = again.trouble == Trouble.NONE
+            done = again.status == SolverStatus.CONVERGED
             found.put(slow[done], again.take(done))
 
     def _rough(self, problem: Problem, ends: Tensor, *, around: bool) -> Found:
@@ -186,12 +186,12 @@ class Exact(Solver):
                 return found
             found.put(changed, self._find(problem.select(changed), ends[changed]))
 
-        found.trouble[changed] = Trouble.SLOW
+        found.status[changed] = SolverStatus.MAX_STEPS
 
         return found
 
     def __repr__(self) -> str:
-        return f"Exact(places={self.places}, steps={self.steps}, tolerance={self.tolerance:g})"
+        return f"Exact(starts={self.starts}, steps={self.steps}, tolerance={self.tolerance:g})"
 
 
 def _first_ends(problem: Problem) -> Tensor:

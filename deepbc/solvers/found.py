@@ -22,7 +22,7 @@ class Found:
         multipliers: The force on each constraint, with shape `(rows, constraints)`.
         cost: The cost, with shape `(rows,)`.
         missed: How far the constraints are missed in all, with shape `(rows,)`.
-        trouble: How the row ended.
+        status: How the row ended.
         doubtful: Whether there may well be a lower valley than that of the row.
     """
 
@@ -32,7 +32,7 @@ class Found:
     multipliers: Tensor
     cost: Tensor
     missed: Tensor
-    trouble: Tensor
+    status: Tensor
     doubtful: Tensor
 
     def take(self, rows: Tensor | slice) -> "Found":

@@ -21,7 +21,7 @@ from torch import Tensor
 from deepbc.solvers.found import Found
 from deepbc.solvers.lbfgs import Secants
 from deepbc.solvers.multistart import find_valleys
-from deepbc.solvers.problem import Point, Problem, Trouble
+from deepbc.solvers.problem import Point, Problem, SolverStatus
 from deepbc.solvers.quadratic_model import Model, dot, slopes_of, total
 
 # How long a step may be.
@@ -112,9 +112,9 @@ class _Ended:
         point = problem.look(noises[:, : problem.free] + step)
         after = problem.cost.value(point.noises, problem.rest)
         # Out of steps or of digits, but there is nothing left to be gained.
-        trouble = torch.where(gain <= max(tolerance, NEARLY), int(Trouble.NONE), int(Trouble.SLOW))
-        trouble = torch.where(cost.isfinite() & total(step).isfinite(), trouble, int(Trouble.NO_NUMBER))
-        taken = (trouble == Trouble.NONE) & (after <= cost)
+        status = torch.where(gain <= max(tolerance, NEARLY), int(SolverStatus.CONVERGED), int(SolverStatus.MAX_STEPS))
+        status = torch.where(cost.isfinite() & total(step).isfinite(), status, int(SolverStatus.NON_FINITE))
+        taken = (status == SolverStatus.CONVERGED) & (after <= cost)
         none = problem.rest[:, :0]
 
         return Found(
@@ -124,7 +124,7 @@ class _Ended:
             multipliers=none,
             cost=torch.where(taken, after, cost),
             missed=torch.zeros_like(cost),
-            trouble=trouble,
+            status=status,
             doubtful=self.doubtful,
         )
 

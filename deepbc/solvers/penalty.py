@@ -8,7 +8,7 @@ __all__ = ["ended", "missed_by", "penalised", "reachable"]
 import torch
 from torch import Tensor
 
-from deepbc.solvers.problem import Point, Problem, Solution, Trouble
+from deepbc.solvers.problem import Point, Problem, Solution, SolverStatus
 
 # An answer that misses by more than the latter has not reached its antecedent, however weak its penalty is.
 LEAST_REACH, MOST_REACH = 1e-6, 0.1
@@ -37,7 +37,7 @@ def ended(problem: Problem, v: Tensor, reach: float, moving: Tensor | None = Non
     point = problem.look(v)
     done = (missed_by(problem, point.values).abs() <= reach).all(-1)
     done = done if moving is None else done & ~moving
-    trouble = torch.where(done, int(Trouble.NONE), int(Trouble.SLOW))
-    trouble[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = Trouble.NO_NUMBER
+    status = torch.where(done, int(SolverStatus.CONVERGED), int(SolverStatus.MAX_STEPS))
+    status[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = SolverStatus.NON_FINITE
 
-    return Solution(torch.where(problem.movable, point.noises, problem.rest), trouble)
+    return Solution(torch.where(problem.movable, point.noises, problem.rest), status)

@@ -8,7 +8,7 @@ values :math:`c(v)`, which must lie between two ends:
 A noise that must not move is held at rest: a free one stays, an implied one becomes a constraint.
 """
 
-__all__ = ["Cost", "Law", "Point", "Problem", "Slopes", "Solution", "Term", "Trouble"]
+__all__ = ["Cost", "Law", "Point", "Problem", "Slopes", "Solution", "SolverStatus", "Term"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import beside
+from deepbc.data.variables import concat_last
 from deepbc.distances import Distance, Power, Squared
 
 # Weight 0 means the limit from above: among the least costly answers the least move.
@@ -33,15 +33,15 @@ Law = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
 Slopes = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
 
 
-class Trouble(IntEnum):
+class SolverStatus(IntEnum):
     """How the solution of a row ended."""
 
-    NONE = 0
-    SLOW = 1
-    STUCK = 2
-    NO_NUMBER = 3
-    FLAT = 4
-    UNTRIED = 5
+    CONVERGED = 0
+    MAX_STEPS = 1
+    INFEASIBLE = 2
+    NON_FINITE = 3
+    ZERO_GRADIENT = 4
+    INCOMPLETE_SEARCH = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,21 +248,21 @@ class Problem:
         with torch.no_grad():
             implied, values = self.law(v, self.given)
 
-        return Point(beside([v, implied], v), values, v.new_zeros(len(v), 0, self.free))
+        return Point(concat_last([v, implied], v), values, v.new_zeros(len(v), 0, self.free))
 
     def linearize(self, v: Tensor) -> Point:
         """Computes a point with its derivatives."""
         if self.slopes is not None:
             with torch.no_grad():
                 implied, jacobian = self.slopes(v, self.given)
-            return Point(beside([v, implied], v), v[:, :0], jacobian)
+            return Point(concat_last([v, implied], v), v[:, :0], jacobian)
 
         with torch.enable_grad():
             v = v.detach().requires_grad_()
             implied, values = self.law(v, self.given)
-            jacobian = _jacobian(beside([implied, values], implied), v)
+            jacobian = _jacobian(concat_last([implied, values], implied), v)
 
-        return Point(beside([v, implied], v).detach(), values.detach(), jacobian)
+        return Point(concat_last([v, implied], v).detach(), values.detach(), jacobian)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +271,17 @@ class Solution:
 
     Args:
         noises: The free and implied noises, with shape `(rows, noises)`; one that rests is exactly as it was.
-        trouble: How each row ended, with shape `(rows,)`.
+        status: How each row ended, with shape `(rows,)`.
     """
 
     noises: Tensor
-    trouble: Tensor
+    status: Tensor
 
     def where(self, rows: Tensor, other: "Solution") -> "Solution":
         """Takes the rows of a mask from this solution and the rest from another."""
         return Solution(
             torch.where(rows[:, None], self.noises, other.noises),
-            torch.where(rows, self.trouble, other.trouble),
+            torch.where(rows, self.status, other.status),
         )
 
 

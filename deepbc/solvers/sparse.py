@@ -16,7 +16,7 @@ from deepbc._validation import check_choice, check_count, check_type
 from deepbc.errors import SettingError
 from deepbc.solvers.base import Solver
 from deepbc.solvers.exact import Exact
-from deepbc.solvers.problem import Problem, Solution, Trouble
+from deepbc.solvers.problem import Problem, Solution, SolverStatus
 
 MOST_SETS = 1000
 
@@ -33,7 +33,7 @@ class Sparse(Solver):
 
     Example:
         >>> Sparse(keep=1)
-        Sparse(keep=1, solver=Exact(places=24, steps=200, tolerance=1e-06), by='coordinate', search='greedy')
+        Sparse(keep=1, solver=Exact(starts=24, steps=200, tolerance=1e-06), by='coordinate', search='greedy')
     """
 
     def __init__(
@@ -96,4 +96,4 @@ def _height(problem: Problem, solution: Solution) -> Tensor:
     """The cost of each row, infinite where it failed."""
     cost = problem.cost.value(solution.noises, problem.rest)
 
-    return torch.where(solution.trouble == Trouble.NONE, cost, torch.inf)
+    return torch.where(solution.status == SolverStatus.CONVERGED, cost, torch.inf)

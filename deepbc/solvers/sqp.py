@@ -36,7 +36,7 @@ from deepbc.solvers.gauss_newton import (
     STRETCH,
 )
 from deepbc.solvers.lbfgs import Secants
-from deepbc.solvers.problem import Point, Problem, Trouble
+from deepbc.solvers.problem import Point, Problem, SolverStatus
 from deepbc.solvers.quadratic_model import Model, dot, held_of, solve_scaled
 
 # A constraint is met within this; no Jacobian below that leads anywhere.
@@ -62,7 +62,7 @@ def descend_within(
         tolerance: The part of the cost (plus one) whose square a step must save for another one to follow.
     """
     walk = _Walk.begin(problem, start, ends, smooth)
-    found = walk.found(torch.full_like(walk.row, Trouble.NO_NUMBER))
+    found = walk.found(torch.full_like(walk.row, SolverStatus.NON_FINITE))
 
     for _ in range(steps):
         done = walk.done(tolerance)
@@ -164,7 +164,7 @@ class _Walk:
         """Notes where the given rows end."""
         found.put(self.row[rows], self.found(self._trouble(tolerance)).take(rows))
 
-    def found(self, trouble: Tensor) -> Found:
+    def found(self, status: Tensor) -> Found:
         """What is found if all rows stop here."""
         noises = self.point.noises
 
@@ -176,9 +176,9 @@ class _Walk:
             # Not that of the walk, which may be rounded off.
             cost=self.problem.cost.value(noises, self.problem.rest),
             missed=self.missed.clone(),
-            trouble=trouble,
+            status=status,
             # None of them looked around.
-            doubtful=torch.ones_like(trouble, dtype=torch.bool),
+            doubtful=torch.ones_like(status, dtype=torch.bool),
         )
 
     def _trouble(self, tolerance: float) -> Tensor:
@@ -187,13 +187,13 @@ class _Walk:
         gain = self.size / (self.problem.cost.scale + self.cost)
         met = self.missed <= LARGEST_MISS
 
-        trouble = torch.where(met | ~self.done(tolerance), int(Trouble.SLOW), int(Trouble.STUCK))
+        status = torch.where(met | ~self.done(tolerance), int(SolverStatus.MAX_STEPS), int(SolverStatus.INFEASIBLE))
         # Out of steps or of digits, but there is nothing left to be gained.
-        trouble = torch.where(met & (gain <= max(tolerance, NEARLY)), int(Trouble.NONE), trouble)
+        status = torch.where(met & (gain <= max(tolerance, NEARLY)), int(SolverStatus.CONVERGED), status)
         flat = self.point.jacobian.abs().flatten(1).amax(-1) < FLAT if self.problem.free else ~finite
-        trouble = torch.where(flat & ~met, int(Trouble.FLAT), trouble)
+        status = torch.where(flat & ~met, int(SolverStatus.ZERO_GRADIENT), status)
 
-        return torch.where(finite, trouble, int(Trouble.NO_NUMBER))
+        return torch.where(finite, status, int(SolverStatus.NON_FINITE))
 
     def advance(self) -> None:
         """Tries the step of each row; one that does not lower the merit is tried again at a part of its length."""

@@ -4,7 +4,7 @@ What is judged and kept is a running average of the weights, which has less nois
 module with a loss and rows of data, nothing causal.
 """
 
-__all__ = ["Learner", "Loop", "Rows", "Train", "Training"]
+__all__ = ["Learner", "Split", "Train", "Trainer", "Training"]
 
 import math
 import time
@@ -69,7 +69,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Split:
     """The rows of a fit, to learn from and held out. Columns are left where they are, in memory or on disk.
 
     Args:
@@ -118,7 +118,7 @@ class Learner(nn.Module, ABC):
     def begin(self, stream: Generator) -> None:
         """Hears, before each pass over the rows, where random numbers of the loss are to come from."""
 
-    def settle(self, rows: Rows) -> None:
+    def settle(self, rows: Split) -> None:
         """Hears, before the weights as they are now are judged or kept, of the rows that they were learned from."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Loop:
+class Trainer:
     r"""The training loop for one variable.
 
     Args:
@@ -163,7 +163,7 @@ class Loop:
     """
 
     training: Training
-    rows: Rows
+    rows: Split
     name: str
     seed: int
     share: Share

@@ -6,12 +6,12 @@ import pytest
 
 import deepbc as bc
 from deepbc.batches import run
-from deepbc.batches.request import Wishes
+from deepbc.batches.request import Request
 from deepbc.batches.run import run_batch
 
 # age -> income; age, income -> amount
 GRAPH = bc.CausalGraph.parse("age -> income; age, income -> amount")
-WISHES = Wishes(("amount=9",))
+WISHES = Request(("amount=9",))
 
 
 def loans(rows: int, seed: int = 0) -> pd.DataFrame:
@@ -89,7 +89,7 @@ def test_words_for_truth_are_labels_where_the_model_says_so(tmp_path, rows):
     scm.save(tmp_path / "model")
     known = table[table["answer"] != "unknown"].head(20)
     known.to_csv(tmp_path / "t.csv", index=False)
-    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("y=1",)), tmp_path / "a.csv", rows=rows)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Request(("y=1",)), tmp_path / "a.csv", rows=rows)
     assert (made.converged, made.bad) == (20, 0)
     assert pd.read_csv(tmp_path / "a.csv", dtype=str)["factual answer"].tolist() == known["answer"].tolist()
 
@@ -119,7 +119,7 @@ def test_vectors_have_a_column_for_each_component(tmp_path):
     scm.save(tmp_path / "model")
     world = scm.sample(30, seed=1)
     world.to_frame().to_csv(tmp_path / "t.csv", index=False)
-    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("y=1",)), tmp_path / "a.csv", rows=7)
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Request(("y=1",)), tmp_path / "a.csv", rows=7)
     assert made.converged == 30
     cf = bc.backtrack(scm, world.values, {"y": 1.0})
     assert np.allclose(pd.read_csv(tmp_path / "a.csv")[["v[0]", "v[1]"]], cf.values["v"], atol=1e-6)
@@ -127,7 +127,7 @@ def test_vectors_have_a_column_for_each_component(tmp_path):
 
 def test_a_row_that_fails_says_why(model, tmp_path):
     loans(10).to_csv(tmp_path / "t.csv", index=False)
-    made = run_batch(model, tmp_path / "t.csv", Wishes(("amount=-9",)), tmp_path / "a.csv")
+    made = run_batch(model, tmp_path / "t.csv", Request(("amount=-9",)), tmp_path / "a.csv")
     assert (made.rows, made.converged, made.bad) == (10, 0, 0)
     came = pd.read_csv(tmp_path / "a.csv")
     assert (came["status"] == "infeasible").all()
@@ -192,7 +192,7 @@ def test_variables_may_have_the_names_of_our_columns(tmp_path, name):
     scm.fit(table, seed=0)
     scm.save(tmp_path / "model")
     table.to_csv(tmp_path / "t.csv", index=False)
-    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Wishes(("income=20",)), tmp_path / "a.csv")
+    made = run_batch(tmp_path / "model", tmp_path / "t.csv", Request(("income=20",)), tmp_path / "a.csv")
     assert (made.rows, made.converged) == (200, 200)
     cf = bc.backtrack(scm, table, {"income": 20.0})
     assert np.allclose(pd.read_csv(tmp_path / "a.csv")[name], cf.values[name])
@@ -206,8 +206,8 @@ def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
     cases = [
         (("none.csv", WISHES, out), {}, bc.DataError, "no rows"),
         (("less.csv", WISHES, out), {}, bc.UnknownNameError, "age"),
-        (("t.csv", Wishes(("amout=9",)), out), {}, bc.UnknownNameError, "amount"),
-        (("t.csv", Wishes(("amount=9",), samples=5), out), {}, bc.SettingError, "samples"),
+        (("t.csv", Request(("amout=9",)), out), {}, bc.UnknownNameError, "amount"),
+        (("t.csv", Request(("amount=9",), samples=5), out), {}, bc.SettingError, "samples"),
         (("t.csv", WISHES, tmp_path / "a.txt"), {}, bc.DataError, r"\.csv or \.parquet"),
         (("t.csv", WISHES, tmp_path / "t.csv"), {}, bc.StorageError, "is the table that is asked"),
         (("t.csv", WISHES, out), {"rows": 0}, bc.SettingError, "rows"),
@@ -230,4 +230,4 @@ def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_batch(model, tmp_path / "t.csv", WISHES, other)
     with pytest.raises(bc.StorageError, match="another batch"):
-        run_batch(model, tmp_path / "t.csv", Wishes(("amount=8",)), other)
+        run_batch(model, tmp_path / "t.csv", Request(("amount=8",)), other)

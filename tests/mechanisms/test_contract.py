@@ -10,7 +10,7 @@ from deepbc.data.variables import OPEN, Family, Variable
 from deepbc.numerics.seeding import generator
 from deepbc.training.checkpoint import Checkpoint
 from deepbc.training.distributed import Share
-from deepbc.training.trainer import Loop, Rows, Training
+from deepbc.training.trainer import Split, Trainer, Training
 
 SHORT = Training(epochs=30, patience=5)
 
@@ -78,7 +78,7 @@ def draw(value, parents, bounds, rows=400):
 
 
 def rows_of(x, p):
-    return Rows(x, p, torch.arange(300), torch.arange(300, len(x)))
+    return Split(x, p, torch.arange(300), torch.arange(300, len(x)))
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,8 @@ def fitted():
         rows = rows_of(*draw(value, parents, bounds))
         if name == "predictor by a module" or name == "predictor":
             x = mechanism.predict(rows.parents[:, :0], rows.parents)
-            rows = Rows(x, rows.parents, *[torch.arange(len(x))] * 2)
-        loop = Loop(SHORT, rows, "x", 0, Share(), Checkpoint(None, ""), lambda *told: None)
+            rows = Split(x, rows.parents, *[torch.arange(len(x))] * 2)
+        loop = Trainer(SHORT, rows, "x", 0, Share(), Checkpoint(None, ""), lambda *told: None)
         mechanism.fit(rows, loop)
         made[name] = mechanism
     return made
@@ -154,7 +154,7 @@ def test_slopes_are_those_of_differences(fitted, name):
     u = 1.5 * torch.randn(60, mechanism.noise_dim, generator=stream, dtype=torch.float64)
     parents = torch.randn(60, mechanism.parents_dim, generator=stream, dtype=torch.float64)
 
-    x, by_noise, by_parents = mechanism.predict_sloped(u, parents)
+    x, by_noise, by_parents = mechanism.predict_and_jacobian(u, parents)
 
     with torch.no_grad():
         assert torch.equal(x, mechanism.predict(u, parents))
@@ -162,7 +162,7 @@ def test_slopes_are_those_of_differences(fitted, name):
     expected = differences(lambda parents: mechanism.predict(u, parents), parents)
     assert torch.allclose(by_parents, expected, rtol=1e-5, atol=1e-7)
     if name in NOISY:
-        again, by_parents = mechanism.abduct_sloped(mechanism.reduce(x), parents)
+        again, by_parents = mechanism.abduct_and_jacobian(mechanism.reduce(x), parents)
         assert torch.allclose(again, u, rtol=0, atol=1e-8)
         expected = differences(lambda parents: mechanism.abduct(x, parents), parents)
         assert torch.allclose(by_parents, expected, rtol=1e-5, atol=1e-6)

@@ -9,7 +9,7 @@ import torch
 import deepbc as bc
 from deepbc.datasets import digits
 from deepbc.nn.paper import PaperDrawer, PaperReader
-from deepbc.training.trainer import Loop
+from deepbc.training.trainer import Trainer
 
 GRAPH = bc.CausalGraph.parse("light -> image")
 SHORT = {"image": bc.Training(epochs=12, batch=64, learning_rate=3e-3, average=30, pull=0.0, clip=1e4)}
@@ -212,7 +212,7 @@ def test_a_killed_fit_goes_on(data, tmp_path):
     whole = fit(3, None).mechanisms["image"].state_dict()
     seen = []
 
-    def kill(loop, adam, run, best, stage, save=Loop._save):
+    def kill(loop, adam, run, best, stage, save=Trainer._save):
         save(loop, adam, run, best, stage)
         seen.append(stage)
         if stage == "autoencoder" and len(seen) > 1:
@@ -220,7 +220,7 @@ def test_a_killed_fit_goes_on(data, tmp_path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepbc.training.trainer.SECONDS_BETWEEN_SAVES", 0.0)
-        patch.setattr("deepbc.training.trainer.Loop._save", kill)
+        patch.setattr("deepbc.training.trainer.Trainer._save", kill)
         with pytest.raises(KilledError):
             fit(3, tmp_path / "kept")
     again = fit(3, tmp_path / "kept").mechanisms["image"].state_dict()

@@ -13,7 +13,7 @@ from deepbc.datasets import faces
 from deepbc.mechanisms.conv_vae import SETTLING
 from deepbc.nn.paper import FaceClassifier, FaceDrawer, FaceReader, settle
 from deepbc.recipes.classifiers import Classifier
-from deepbc.training.trainer import Loop
+from deepbc.training.trainer import Trainer
 
 # Appendix B.3.2: channels, kernel, stride and padding of the layers, from the one nearest to the input.
 ENCODER, DECODER = (128, 128, 128, 256, 512, 1024), (512, 256, 128, 128, 128)
@@ -155,14 +155,14 @@ def test_a_killed_fit_ends_with_the_same_statistics(data, fitted, tmp_path):
     class KilledError(Exception):
         pass
 
-    def kill(loop, adam, run, best, stage, save=Loop._save):
+    def kill(loop, adam, run, best, stage, save=Trainer._save):
         save(loop, adam, run, best, stage)
         if stage == "autoencoder":
             raise KilledError
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepbc.training.trainer.SECONDS_BETWEEN_SAVES", 0.0)
-        patch.setattr("deepbc.training.trainer.Loop._save", kill)
+        patch.setattr("deepbc.training.trainer.Trainer._save", kill)
         with pytest.raises(KilledError):
             paper(data, SHORT, tmp_path / "kept")
     again = paper(data, SHORT, tmp_path / "kept").mechanisms["image"].state_dict()

@@ -521,7 +521,7 @@ def test_antecedent_of_an_answer_can_be_asked_again():
 
 
 def test_too_few_steps_say_so():
-    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": 240.0}, solver=bc.Exact(steps=1, places=0))
+    cf = bc.backtrack(TRUTH, FACTUAL, {"intensity": 240.0}, solver=bc.Exact(steps=1, starts=0))
     assert cf.status == "not converged"
     assert cf.status.remedy
     # The antecedent holds all the same, because it is pinned.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import deepbc as bc
-from deepbc.solvers.problem import Solution, Trouble
+from deepbc.solvers.problem import Solution, SolverStatus
 
 
 class Spy(bc.Solver):
@@ -16,7 +16,7 @@ class Spy(bc.Solver):
 
     def solve(self, problem):
         self.problem = problem
-        return Solution(problem.rest, torch.full((problem.rows,), int(Trouble.SLOW)))
+        return Solution(problem.rest, torch.full((problem.rows,), int(SolverStatus.MAX_STEPS)))
 
 
 @pytest.fixture(scope="module")

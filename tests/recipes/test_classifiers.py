@@ -12,7 +12,7 @@ import deepbc as bc
 from deepbc.datasets import faces
 from deepbc.recipes.classifiers import KIND, TRAINING, Classifiers, _platt, train_classifiers
 from deepbc.storage import read_folder, write_folder
-from deepbc.training.trainer import Loop
+from deepbc.training.trainer import Trainer
 
 SHORT = replace(TRAINING, epochs=10)
 # Attribute, and the place of the label's threshold; the log-odds of a label are four times the distance to it.
@@ -163,7 +163,7 @@ def test_a_killed_training_goes_on(train, tmp_path):
     class KilledError(Exception):
         pass
 
-    def kill(loop, adam, run, best, stage, save=Loop._save):
+    def kill(loop, adam, run, best, stage, save=Trainer._save):
         save(loop, adam, run, best, stage)
         if loop.name == "gender":
             raise KilledError
@@ -171,7 +171,7 @@ def test_a_killed_training_goes_on(train, tmp_path):
     whole = train_classifiers(few, labels, training=short, seed=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepbc.training.trainer.SECONDS_BETWEEN_SAVES", 0.0)
-        patch.setattr("deepbc.training.trainer.Loop._save", kill)
+        patch.setattr("deepbc.training.trainer.Trainer._save", kill)
         with pytest.raises(KilledError):
             train_classifiers(few, labels, training=short, seed=3, checkpoint=tmp_path / "kept")
     again = train_classifiers(few, labels, training=short, seed=3, checkpoint=tmp_path / "kept")

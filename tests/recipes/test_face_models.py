@@ -124,7 +124,7 @@ def test_a_killed_fit_goes_on(fitted, data, tmp_path):
             faces.fit(data["image"], labelled(data), **again)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepbc.mechanisms.conv_vae.ConvVAE._fit", killed)
-        patch.setattr("deepbc.recipes.classifiers.Loop._epoch", killed)
+        patch.setattr("deepbc.recipes.classifiers.Trainer._epoch", killed)
         with pytest.raises(KilledError):
             faces.fit(data["image"], labelled(data), **again)
     resumed = faces.fit(data["image"], labelled(data), **again)

@@ -7,7 +7,7 @@ import torch
 
 import deepbc as bc
 from deepbc.distances import Distance
-from deepbc.solvers.problem import Cost, Problem, Term, Trouble, _jacobian
+from deepbc.solvers.problem import Cost, Problem, SolverStatus, Term, _jacobian
 
 
 def problem(law, rest, *, free, lower=None, upper=None, distances=None, movable=None) -> Problem:
@@ -38,7 +38,7 @@ def test_quadratic_in_one_step():
     terms = [(bc.Squared(), 1.0), (bc.Squared(), 3.0)]
     solution = bc.Exact(steps=3).solve(problem(law, [[1.0, 0.0]], free=1, distances=terms))
     assert solution.noises[0, 0].item() == pytest.approx(-29 / 13, abs=1e-12)
-    assert solution.trouble.tolist() == [Trouble.NONE]
+    assert solution.status.tolist() == [SolverStatus.CONVERGED]
 
 
 def test_constraint_is_met_by_the_least_move():
@@ -65,7 +65,7 @@ def test_two_valleys_end_in_the_lower():
     law = lambda v, given: (2 * wells(v), nothing(v))  # noqa: E731
     rows = torch.linspace(0.2, 0.9, 6, dtype=torch.float64)[:, None]
     rest = torch.cat([rows, torch.zeros_like(rows)], dim=-1)
-    solution = bc.Exact(places=24).solve(problem(law, rest, free=1))
+    solution = bc.Exact(starts=24).solve(problem(law, rest, free=1))
     grid = torch.linspace(-4, 4, 80_001, dtype=torch.float64)
     for row, found in zip(rest, solution.noises, strict=True):
         best = ((grid - row[0]).square() + (2 * wells(grid)).square()).min()
@@ -86,7 +86,7 @@ def test_rows_without_a_number_say_so():
     law = lambda v, given: (torch.where(v < 3, v.log(), torch.nan), nothing(v))  # noqa: E731
     rest = torch.tensor([[-10.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
     solution = bc.Exact().solve(problem(law, rest, free=1))
-    assert solution.trouble.tolist() == [Trouble.NO_NUMBER, Trouble.NONE]
+    assert solution.status.tolist() == [SolverStatus.NON_FINITE, SolverStatus.CONVERGED]
 
 
 def test_held_noises_stay_and_held_implied_noises_become_constraints():
@@ -143,7 +143,7 @@ def test_smoothed_costs_have_the_slopes_they_say():
 @pytest.mark.parametrize(
     ("make", "part"),
     [
-        (lambda: bc.Exact(places=-1), "Exact places"),
+        (lambda: bc.Exact(starts=-1), "Exact places"),
         (lambda: bc.Exact(steps=0), "Exact steps"),
         (lambda: bc.Exact(tolerance=0.0), "Exact tolerance"),
         (lambda: bc.Linearized(penalty=-1), "Linearized penalty"),

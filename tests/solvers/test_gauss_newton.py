@@ -6,7 +6,7 @@ import torch
 
 import deepbc as bc
 from deepbc.solvers.gauss_newton import descend
-from deepbc.solvers.problem import Cost, Problem, Term, Trouble
+from deepbc.solvers.problem import Cost, Problem, SolverStatus, Term
 
 REST = torch.tensor([[0.0, 2.0], [0.5, -1.0], [-1.0, 3.0], [1.0, 0.2]], dtype=torch.float64)
 
@@ -48,7 +48,7 @@ def test_laws_that_are_cubics_take_few_steps():
     walked = problem(law, rest)
     found = descend(walked, walked.linearize(walked.start), smooth=0.0, steps=50, tolerance=1e-6)
 
-    assert (found.trouble == Trouble.NONE).all()
+    assert (found.status == SolverStatus.CONVERGED).all()
     assert found.cost[: len(REST)].tolist() == pytest.approx([least(row) for row in REST.numpy()], abs=1e-11)
     # Without what the cubics say of the third derivative it is 3.5, and without cubics 7.
     assert sum(derived) / len(rest) <= 3.3
@@ -80,6 +80,6 @@ def test_rows_out_of_steps_say_so_and_keep_what_they_found():
     start = walked.linearize(walked.start)
     before = walked.cost.value(start.noises, REST)
     found = descend(walked, start, smooth=0.0, steps=1, tolerance=1e-12)
-    assert found.trouble.tolist() == [Trouble.SLOW] * len(REST)
+    assert found.status.tolist() == [SolverStatus.MAX_STEPS] * len(REST)
     assert (found.cost < before).all()
     assert torch.allclose(found.cost, (found.noises - REST).square().sum(-1))

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import deepbc as bc
-from deepbc.solvers.problem import Cost, Problem, Term, Trouble
+from deepbc.solvers.problem import Cost, Problem, SolverStatus, Term
 
 # A solver and how near it comes to the least move in closed form.
 SOLVERS = {
     "exact": (bc.Exact(), 1e-9),
-    "exact from one start": (bc.Exact(places=0), 1e-9),
+    "exact from one start": (bc.Exact(starts=0), 1e-9),
     "linearized": (bc.Linearized(penalty=1e8, steps=3), 1e-6),
     "gradient": (bc.Gradient(penalty=30, steps=8000), 2e-2),
     "sparse of all": (bc.Sparse(keep=3), 1e-9),
@@ -45,7 +45,7 @@ def test_least_move_of_those_that_may_move(name):
     short = (problem.lower[:, 0] - rest @ EFFECTS) / effects.square().sum(-1)
     assert torch.allclose(solution.noises, rest + short[:, None] * effects, rtol=0, atol=tolerance)
     assert solution.noises[1, 1] == -1.0
-    assert solution.trouble.tolist() == [Trouble.NONE] * 2
+    assert solution.status.tolist() == [SolverStatus.CONVERGED] * 2
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -53,7 +53,7 @@ def test_nothing_that_may_move_is_a_trouble(name):
     rest = torch.zeros(1, 3, dtype=torch.float64)
     solution = SOLVERS[name][0].solve(line(rest, [3.0], torch.zeros(1, 3, dtype=torch.bool)))
     assert torch.equal(solution.noises, rest)
-    assert solution.trouble.item() != Trouble.NONE
+    assert solution.status.item() != SolverStatus.CONVERGED
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -85,4 +85,4 @@ def test_linearized_says_where_it_cycles():
     for steps, end in ((30, 0.0), (31, 1.0)):
         solution = bc.Linearized(penalty=10, steps=steps).solve(problem)
         assert solution.noises.item() == pytest.approx(end, abs=1e-3)
-        assert solution.trouble.item() == Trouble.SLOW
+        assert solution.status.item() == SolverStatus.MAX_STEPS

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import deepbc as bc
-from deepbc.solvers.problem import Cost, Problem, Term, Trouble
+from deepbc.solvers.problem import Cost, Problem, SolverStatus, Term
 from deepbc.solvers.sqp import descend_within
 
 # Points near the focal point (0, 1/2) of the parabola y = x^2, where a step that does not know how the parabola is
@@ -41,7 +41,7 @@ def test_curved_constraints_are_met_at_their_nearest_point():
     problem = parabola(POINTS)
     held = torch.full((len(POINTS), 1), -1)
     found = descend_within(problem, problem.linearize(problem.start), held, smooth=0.0, steps=25, tolerance=1e-6)
-    assert found.trouble.tolist() == [Trouble.NONE] * len(POINTS)
+    assert found.status.tolist() == [SolverStatus.CONVERGED] * len(POINTS)
     assert found.missed.max() < 1e-9
     assert found.cost.tolist() == pytest.approx([nearest(*point) for point in POINTS], rel=0, abs=1e-9)
 
@@ -56,7 +56,7 @@ def test_multiple_of_the_merit_falls_again():
 
     found = descend_within(problem, problem.linearize(problem.start), held, smooth=0.0, steps=40, tolerance=1e-6)
 
-    assert (found.trouble == Trouble.NONE).all()
+    assert (found.status == SolverStatus.CONVERGED).all()
     t, (x, y) = found.noises[:, 0], problem.rest.T
     # On the parabola, and where the distance has no slope along it.
     assert torch.allclose(found.noises[:, 1], t.square(), rtol=0, atol=1e-8)

@@ -97,7 +97,7 @@ def _tested(mechanism: Mechanism, rows: Rows, seed: int) -> Tensor:
     That of a class or a whole number is drawn from all that lead there; the mean of these is not normal.
     """
     if not mechanism.discrete:
-        return rows.u[..., : mechanism.moving_dim]
+        return rows.u[..., : mechanism.free_noise_dim]
 
     stream = generator(seed, mechanism.bound.child.name, "check noise")
     chance = torch.rand(rows.u.shape, generator=stream, dtype=torch.float64)

@@ -54,7 +54,7 @@ TITLE = "Every method against the true counterfactual, on the attributes of draw
 SOLVERS: Mapping[str, Solver] = {"all noises": Exact(), "two noises": Sparse(keep=2)}
 OURS, WRONG, FORCED, NOTHING = "DeepBC", "wrong graph", "interventional", "doing nothing"
 TABULAR, DEEP = "tabular explanation", "deep explanation"
-STEPS = Exact(places=0, steps=30)
+STEPS = Exact(starts=0, steps=30)
 JUDGING = Training(batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, validation=0.1)
 
 

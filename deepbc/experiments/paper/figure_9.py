@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import beside
+from deepbc.data.variables import concat_last
 from deepbc.experiments.digits_setup import asked, factual, fit_numbers, numbers
 from deepbc.experiments.runner import Finding
 from deepbc.numerics.seeding import generator
@@ -78,7 +78,7 @@ class _Watched(Solver):
         def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
             implied, values = problem.law(v, given)
             missed = (values - problem.lower).detach().square().sum()
-            cost = problem.cost.value(beside([v, implied], v).detach(), problem.rest).sum()
+            cost = problem.cost.value(concat_last([v, implied], v).detach(), problem.rest).sum()
             self.losses.append((cost + self.penalty * missed).item())
             return implied, values
 

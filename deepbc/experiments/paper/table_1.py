@@ -89,7 +89,7 @@ def _methods(fitted: faces.Fitted, latent: Latent, seed: int) -> dict[str, Metho
     return {
         TABULAR: of_attributes(functools.partial(table.explain, right, solver=few)),
         FORCED: of_attributes(functools.partial(intervene, right)),
-        DEEP: functools.partial(latent.explain, scm, solver=Exact(places=0, steps=30)),
+        DEEP: functools.partial(latent.explain, scm, solver=Exact(starts=0, steps=30)),
         WRONG: of_attributes(functools.partial(backtrack, wrong, solver=few)),
         OURS: of_attributes(functools.partial(backtrack, right, solver=few)),
         FULL: of_attributes(functools.partial(backtrack, right)),
