@@ -78,6 +78,9 @@ class Exact(Solver):
 
         return Solution(torch.where(found.still, problem.rest, found.noises), found.status)
 
+    def screening(self, *, easy: bool = False) -> Solver:
+        return self if easy else Exact(starts=0, steps=40)
+
     def _find(self, problem: Problem, ends: Tensor, *, around: bool = False) -> Found:
         find = self._rough if problem.cost.rough else self._smooth
 

@@ -8,6 +8,7 @@ __all__ = ["Sparse"]
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -61,6 +62,20 @@ class Sparse(Solver):
         member = groups == groups.unique().unsqueeze(-1)
 
         return self._best(problem, member) if self.search == "exhaustive" else self._greedy(problem, member)
+
+    def screening(self, *, easy: bool = False) -> Solver:
+        # Each choice is solved several times, so no comparison is cheap.
+        inner = self.solver.screening()
+
+        return self if inner is self.solver else Sparse(self.keep, solver=inner, by=self.by, search=self.search)
+
+    def infeasible_reason(self, names: Sequence[str]) -> tuple[str, str]:
+        shown, exhaustive = ", ".join(map(repr, names)), self.search == "exhaustive"
+
+        return (
+            f"No {self.keep} of the noises in scope that were tried can reach the antecedent ({shown}) alone.",
+            "Keep more, or widen the scope." if exhaustive else "Keep more, or try all sets: search='exhaustive'.",
+        )
 
     def _greedy(self, problem: Problem, member: Tensor) -> Solution:
         """Keeps the groups that move most; `member` says which noises each group has, `(groups, noises)`."""

@@ -143,7 +143,7 @@ def test_smoothed_costs_have_the_slopes_they_say():
 @pytest.mark.parametrize(
     ("make", "part"),
     [
-        (lambda: bc.Exact(starts=-1), "Exact places"),
+        (lambda: bc.Exact(starts=-1), "Exact starts"),
         (lambda: bc.Exact(steps=0), "Exact steps"),
         (lambda: bc.Exact(tolerance=0.0), "Exact tolerance"),
         (lambda: bc.Linearized(penalty=-1), "Linearized penalty"),

@@ -68,6 +68,24 @@ def test_settings_can_be_read_off(name):
     assert repr(eval(repr(solver), {"__builtins__": {}}, vars(bc.solvers))) == repr(solver)
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+def test_screening_solver_is_of_the_same_kind(name):
+    solver = SOLVERS[name][0]
+    cheaper = solver.screening()
+    assert type(cheaper) is type(solver)
+    # A screening solver needs no cheaper one.
+    assert repr(cheaper.screening()) == repr(cheaper)
+
+
+def test_only_sparse_has_its_own_reason_for_infeasible():
+    assert bc.Exact().infeasible_reason(["a"]) is None
+    reason, remedy = bc.Sparse(2).infeasible_reason(["a", "b"])
+    assert "No 2 of the noises" in reason
+    assert "('a', 'b')" in reason
+    assert "exhaustive" in remedy
+    assert "exhaustive" not in bc.Sparse(2, search="exhaustive").infeasible_reason(["a"])[1]
+
+
 def test_linearized_says_where_it_cycles():
     """Newton's method on v^3 - 2 v + 2 goes from 0 to 1 and back; within the reach of the penalty, both are near."""
     rest = torch.zeros(1, 1, dtype=torch.float64)
