@@ -47,7 +47,7 @@ def table() -> None:
             old, new = make(rows, 2 * seed), make(rows, 2 * seed + 1)
             models = [fitted(graph, law, old) for graph in (RIGHT, MISSING)]
             for kind, data in (("new", new), ("of the fit", old)):
-                reports = [scm.check(data, level=LEVEL) for scm in models]
+                reports = [bc.check(scm, data, level=LEVEL) for scm in models]
                 counts[kind][0] += reports[0].accepted
                 counts[kind][1] += not reports[1].accepted
         for kind, (accepted, rejected) in counts.items():
@@ -59,7 +59,7 @@ def seconds() -> None:
     for make, law in ((linear, bc.Linear), (nonlinear, bc.Flow)):
         scm, data = fitted(RIGHT, law, make(2000, 0)), make(100_000, 1)
         start = time.perf_counter()
-        report = scm.check(data)
+        report = bc.check(scm, data)
         took = time.perf_counter() - start
         print(
             f"check of 100,000 rows, {law.__name__} laws: {took:.2f} s, {report.rows:,} rows tested, {report.verdict}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         StorageError,
         UnknownNameError,
     )
-    from deepbc.evaluation.check import CheckReport
+    from deepbc.evaluation.check import CheckReport, check
     from deepbc.graph import CausalGraph
     from deepbc.mechanisms import (
         Additive,
@@ -96,6 +96,7 @@ __all__ = [
     "backtrack",
     "backtrack_samples",
     "between",
+    "check",
     "intervene",
     "law",
 ]
@@ -103,7 +104,7 @@ __all__ = [
 _HOMES = {
     "data": ("Variable", "World"),
     "distances": ("Absolute", "Distance", "Power", "Squared"),
-    "evaluation.check": ("CheckReport",),
+    "evaluation.check": ("CheckReport", "check"),
     "graph": ("CausalGraph",),
     "mechanisms": (
         "Additive", "Categorical", "ConvVAE", "Equation", "Flow", "Integer", "Linear", "Mechanism", "Predictor", "law",

@@ -2,17 +2,20 @@ r"""How far two noises are apart.
 
 A distance :math:`d_i(u'_i, u_i)` says what it costs to move the noise of a variable from :math:`u_i` to :math:`u'_i`.
 It is least, and zero, where nothing moves; the backtracking conditional is :math:`p(u' \mid u) \propto \exp(-d(u', u))`
-(eq. 3 of the paper).
+(eq. 3 of the paper). A model has one distance and one weight for each variable:
+
+.. math:: d(u', u) = \sum_i w_i \, d_i(u'_i, u_i).
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 2.3.
 """
 
-__all__ = ["Absolute", "Distance", "Power", "Squared", "read_distance"]
+__all__ = ["Absolute", "Distance", "Distances", "Power", "Squared", "read_distance"]
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -23,84 +26,93 @@ from deepbc.errors import SettingError
 
 # Moves below this have the curvature of this one, where a power above 2 has next to none.
 LEAST_MOVE = 0.05
-# The step of a difference of slopes.
+# The step of a difference of gradients.
 PROBE = 1e-4
-# A gamma variable is below this, and is found by so many halvings.
-MOST_POWER, HALVINGS = 64.0, 64
-# A slope of this size this close to rest is a kink.
+# A gamma variable is below this, and is found by so many bisections.
+MOST_POWER, BISECTIONS = 64.0, 64
+# A gradient of this size this close to rest is a kink.
 KINK, NEAR_REST = 1e-3, 1e-7
-# So far out a distance is to have grown.
-FAR = 1e6
+# So far out a distance is to have grown, to this at least.
+FAR, GROWN = 1e6, 20.0
 
 
 class Distance(ABC):
-    r"""The cost of moving noise, a sum over variables of :math:`w_i d_i(u'_i, u_i)`.
+    r"""The cost :math:`d(u', u)` of moving the noise of one variable.
 
-    To add a distance:
+    To add a distance, in any module of your own:
 
-    1. Subclass `Distance` in this module and write `_moved` for one variable, without weights. It is convex in
-       :math:`u'`, and zero where nothing moves.
-    2. Write `_slope` and `_curvature` too where they are known; by default they come from autograd and differences.
-    3. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/test_distances.py`.
+    1. Subclass `deepbc.Distance` and write `_value`. It is convex in :math:`u'`, and zero where nothing moves.
+    2. Write `_gradient` and `_curvature` too where they are known; by default they come from autograd and differences.
+    3. Pass it as `distance=`, or by variable: `distance={"x": MyDistance()}`. `deepbc.testing.check_distance` tests it.
+
+    A function `(u_star, u) -> cost` is a distance, too, without a class.
     """
 
-    weights: Mapping[str, float]
+    # The weight of each named variable; 1 for the others.
+    weights: Mapping[str, float] = {}
+    # Whether it is the squared one, of which solvers know everything.
+    quadratic: ClassVar[bool] = False
+    # Whether `draw` knows the density exp(-cost).
+    drawable: ClassVar[bool] = False
 
-    def moved(self, name: str, u_star: Tensor, u: Tensor) -> Tensor:
-        r"""Computes what one variable's noise carries, :math:`w_i d_i(u^*_i, u_i)`.
+    def value(self, u_star: Tensor, u: Tensor) -> Tensor:
+        r"""Computes the cost.
 
         Args:
-            name: The variable.
             u_star: Counterfactual noise :math:`u^*`, with shape `(*batch, noise)`.
             u: Factual noise :math:`u`, with shape `(*batch, noise)`.
 
         Returns:
             The cost, with shape `(*batch,)`.
         """
-        return self.weight(name) * self.of(name)._moved(u_star, u)
+        return self._value(u_star, u)
 
-    def weight(self, name: str) -> float:
-        """The weight of a variable."""
-        return self.weights.get(name, 1.0)
-
-    def of(self, name: str) -> "Distance":
-        """The distance of one variable, whose `slope` and `curvature` know no weights."""
-        return self
-
-    def slope(self, u_star: Tensor, u: Tensor) -> Tensor:
-        """Computes the derivative of the cost without weights by `u_star`, with shape `(*batch, noise)`."""
-        return self._slope(u_star, u)
+    def gradient(self, u_star: Tensor, u: Tensor) -> Tensor:
+        """Computes the derivative of the cost by `u_star`, with shape `(*batch, noise)`."""
+        return self._gradient(u_star, u)
 
     def curvature(self, u_star: Tensor, u: Tensor) -> Tensor:
         """Computes a second derivative by each component of `u_star`, or more, with shape `(*batch, noise)`."""
         return self._curvature(u_star, u)
 
-    def kinked(self, u: Tensor) -> bool:
+    def has_kink(self, u: Tensor) -> bool:
         """Whether the cost rises at once when noise begins to move, so that a noise may rest at its kink."""
-        return bool((self._slope(u + NEAR_REST, u).abs() > KINK).any())
+        return bool((self._gradient(u + NEAR_REST, u).abs() > KINK).any())
+
+    def draw(self, uniform: Tensor, weight: float) -> Tensor:
+        r"""Draws moves from the density :math:`\propto \exp(-w d)`, from uniform numbers of any shape."""
+        raise NotImplementedError
 
     def check_rest(self, u: Tensor, where: str) -> None:
         """Checks that the cost is zero, and least, where nothing moves; `u` has shape `(rows, noise)`."""
-        around = [self._moved(u + step, u) for step in (-1.0, -0.01, 0.01, 1.0)]
-        _check_rest(self._moved(u, u), around, where)
+        cost = self._value(u, u)
+        if not bool((cost.abs() <= 1e-9).all()):
+            raise SettingError(f"{where}: expected a cost of 0 where nothing moves, got {cost.flatten()[0].item():g}.")
+        for step in (-1.0, -0.01, 0.01, 1.0):
+            each = self._value(u + step, u)
+            if not bool((each >= -1e-12).all() & each.isfinite().all()):
+                raise SettingError(
+                    f"{where}: expected finite costs of at least 0, got {each.min().item():g}. It must be least where "
+                    f"nothing moves."
+                )
 
     def check_proper(self, u: Tensor, where: str) -> None:
         """Checks that the cost grows, so that `exp(-cost)` can be a density; `u` has shape `(rows, noise)`."""
         for step in (-FAR, FAR):
-            _check_grows(self._moved(u + step, u), where)
-
-    def check(self, names: Collection[str]) -> None:
-        """Checks that the weights speak of known variables."""
-        for name in self.weights:
-            pick(name, names, "distance weights")
+            cost = self._value(u + step, u)
+            if (cost < GROWN).any():
+                raise SettingError(
+                    f"{where}: expected a cost that grows without end, so that exp(-cost) is a density, got "
+                    f"{cost.min():g} far out. Samples need one; `backtrack` finds the most likely world without."
+                )
 
     @abstractmethod
-    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor: ...
+    def _value(self, u_star: Tensor, u: Tensor) -> Tensor: ...
 
-    def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+    def _gradient(self, u_star: Tensor, u: Tensor) -> Tensor:
         with torch.enable_grad():
             point = u_star.detach().requires_grad_()
-            cost = self._moved(point, u)
+            cost = self._value(point, u)
             if not cost.requires_grad:
                 raise SettingError(f"{self!r}: expected a cost that autograd can follow. Write it with torch.")
             return torch.autograd.grad(cost.sum(), point, materialize_grads=True)[0]
@@ -110,7 +122,7 @@ class Distance(ABC):
         for k in range(u.shape[-1]):
             step = torch.zeros_like(u[..., :1]).expand_as(u).clone()
             step[..., k] = PROBE
-            rise = self._slope(u_star + step, u) - self._slope(u_star - step, u)
+            rise = self._gradient(u_star + step, u) - self._gradient(u_star - step, u)
             columns.append(rise[..., k] / (2 * PROBE))
 
         return torch.stack(columns, dim=-1).clamp_min(0.0)
@@ -128,28 +140,35 @@ class Power(Distance):
         Power(4)
     """
 
+    drawable = True
+
     def __init__(self, p: float, weights: Mapping[str, float] | None = None) -> None:
         check_between(p, 1.0, math.inf, "Power p", closed=True)
         self.p = p
-        self.weights = _check_weights(weights or {})
+        self.weights = _read_weights(weights or {})
 
-    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
-        return (u_star - u).abs().pow(self.p).sum(-1)
-
-    def draw(self, chance: Tensor, weight: float) -> Tensor:
-        r"""Draws moves from the density :math:`\propto \exp(-w |u' - u|^p)`, from uniform numbers of any shape."""
-        side = 2 * chance - 1
-        # The power of the size of a move is a gamma variable; what it is with that chance is found by halving.
-        share, shape = side.abs(), torch.full_like(chance, 1 / self.p)
-        low, high = torch.zeros_like(chance), torch.full_like(chance, MOST_POWER)
-        for _ in range(HALVINGS):
+    def draw(self, uniform: Tensor, weight: float) -> Tensor:
+        side = 2 * uniform - 1
+        # The power of the size of a move is a gamma variable, whose quantile is found by bisection.
+        share, shape = side.abs(), torch.full_like(uniform, 1 / self.p)
+        low, high = torch.zeros_like(uniform), torch.full_like(uniform, MOST_POWER)
+        for _ in range(BISECTIONS):
             middle = (low + high) / 2
             below = torch.special.gammainc(shape, middle) < share
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
 
         return side.sign() * (high / weight) ** (1 / self.p)
 
-    def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+    def has_kink(self, u: Tensor) -> bool:
+        return self.p == 1
+
+    def check_rest(self, u: Tensor, where: str) -> None:
+        """A power is zero at rest and nowhere less."""
+
+    def _value(self, u_star: Tensor, u: Tensor) -> Tensor:
+        return (u_star - u).abs().pow(self.p).sum(-1)
+
+    def _gradient(self, u_star: Tensor, u: Tensor) -> Tensor:
         move = u_star - u
 
         return self.p * move.sign() * move.abs().pow(self.p - 1)
@@ -159,12 +178,6 @@ class Power(Distance):
         move = (u_star - u).abs().clamp_min(LEAST_MOVE if self.p > 2 else NEAR_REST)
 
         return self.p * max(self.p - 1, 1.0) * move.pow(self.p - 2)
-
-    def kinked(self, u: Tensor) -> bool:
-        return self.p == 1
-
-    def check_rest(self, u: Tensor, where: str) -> None:
-        """A power is zero at rest and nowhere less."""
 
     def __repr__(self) -> str:
         return f"Power({self.p}{f', {dict(self.weights)}' if self.weights else ''})"
@@ -194,16 +207,17 @@ class Squared(_Fixed):
     """
 
     power = 2.0
+    quadratic = True
 
-    def draw(self, chance: Tensor, weight: float) -> Tensor:
-        move: Tensor = torch.special.ndtri(chance)
+    def draw(self, uniform: Tensor, weight: float) -> Tensor:
+        move: Tensor = torch.special.ndtri(uniform)
 
         return move / math.sqrt(2 * weight)
 
-    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
+    def _value(self, u_star: Tensor, u: Tensor) -> Tensor:
         return (u_star - u).square().sum(-1)
 
-    def _slope(self, u_star: Tensor, u: Tensor) -> Tensor:
+    def _gradient(self, u_star: Tensor, u: Tensor) -> Tensor:
         return 2 * (u_star - u)
 
     def _curvature(self, u_star: Tensor, u: Tensor) -> Tensor:
@@ -223,8 +237,8 @@ class Absolute(_Fixed):
 
     power = 1.0
 
-    def draw(self, chance: Tensor, weight: float) -> Tensor:
-        side = 2 * chance - 1
+    def draw(self, uniform: Tensor, weight: float) -> Tensor:
+        side = 2 * uniform - 1
 
         return -side.sign() * torch.log1p(-side.abs()) / weight
 
@@ -234,11 +248,15 @@ class _Custom(Distance):
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.function = function
-        self.weights = {}
 
-    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
-        cost = self.function(u_star, u)
-        _check_cost(cost, u_star, repr(self))
+    def _value(self, u_star: Tensor, u: Tensor) -> Tensor:
+        cost: object = self.function(u_star, u)
+        if not isinstance(cost, Tensor) or cost.shape != u_star.shape[:-1]:
+            came = tuple(cost.shape) if isinstance(cost, Tensor) else type(cost).__name__
+            raise SettingError(
+                f"{self!r}: expected a tensor of shape {tuple(u_star.shape[:-1])} for noise of shape "
+                f"{tuple(u_star.shape)}, got {came}. Sum over the last axis."
+            )
 
         return cost
 
@@ -246,40 +264,52 @@ class _Custom(Distance):
         return f"distance {getattr(self.function, '__name__', self.function)!r}"
 
 
-class _ByVariable(Distance):
-    """Another distance for each named variable, squared for the rest."""
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """The distance and the weight of every variable of a model.
 
-    def __init__(self, distances: Mapping[str, Distance]) -> None:
-        self.distances = distances
-        self.weights = {name: each.weight(name) for name, each in distances.items()}
+    Args:
+        others: The distance of all variables that are not named.
+        named: The distances of those that are.
+    """
+
+    others: Distance
+    named: Mapping[str, Distance]
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether all are squared."""
+        return all(each.quadratic for each in (self.others, *self.named.values()))
 
     def of(self, name: str) -> Distance:
-        return self.distances.get(name, _SQUARED)
+        """The distance of one variable, without its weight."""
+        return self.named.get(name, self.others)
 
-    def _moved(self, u_star: Tensor, u: Tensor) -> Tensor:
-        return _SQUARED._moved(u_star, u)
+    def weight(self, name: str) -> float:
+        """The weight of a variable."""
+        return self.of(name).weights.get(name, 1.0)
 
-    def __repr__(self) -> str:
-        return repr(dict(self.distances))
+    def moved(self, name: str, u_star: Tensor, u: Tensor) -> Tensor:
+        r"""Computes what one variable's noise carries, :math:`w_i d_i(u^*_i, u_i)`, with shape `(*batch,)`."""
+        return self.weight(name) * self.of(name).value(u_star, u)
 
 
-def read_distance(distance: Any, names: Collection[str]) -> Distance:
+def read_distance(distance: Any, names: Collection[str]) -> Distances:
     """Reads a distance: none is squared, a mapping names one for each variable, a function is the user's own."""
     if isinstance(distance, Mapping):
-        parts = {pick(name, names, "distance"): _read_one(each) for name, each in distance.items()}
-        for each in parts.values():
-            each.check(names)
-        distance = _ByVariable(parts)
-
-    read = _read_one(distance)
-    read.check(names)
+        read = Distances(Squared(), {pick(name, names, "distance"): _read_one(each) for name, each in distance.items()})
+    else:
+        read = Distances(_read_one(distance), {})
+    for each in (read.others, *read.named.values()):
+        for name in each.weights:
+            pick(name, names, "distance weights")
 
     return read
 
 
 def _read_one(distance: Any) -> Distance:
     if distance is None:
-        return _SQUARED
+        return Squared()
     if isinstance(distance, Distance):
         return distance
     if callable(distance) and not isinstance(distance, type):
@@ -292,28 +322,7 @@ def _read_one(distance: Any) -> Distance:
     )
 
 
-def _check_rest(cost: Tensor, around: Sequence[Tensor], where: str) -> None:
-    """A distance is zero where nothing moves, `(rows,)`, and nowhere less."""
-    if not bool((cost.abs() <= 1e-9).all()):
-        raise SettingError(f"{where}: expected a cost of 0 where nothing moves, got {cost.flatten()[0].item():g}.")
-    for each in around:
-        if not bool((each >= -1e-12).all() & each.isfinite().all()):
-            raise SettingError(
-                f"{where}: expected finite costs of at least 0, got {each.min().item():g}. It must be least where "
-                f"nothing moves."
-            )
-
-
-def _check_grows(cost: Tensor, where: str) -> None:
-    """Checks a cost far out, with shape `(rows,)`."""
-    if (cost < 20.0).any():
-        raise SettingError(
-            f"{where}: expected a cost that grows without end, so that exp(-cost) is a density, got {cost.min():g} far "
-            f"out. Samples need one; `backtrack` finds the most likely world without."
-        )
-
-
-def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
+def _read_weights(weights: Mapping[str, float]) -> dict[str, float]:
     """Returns the weights as plain numbers."""
     if not isinstance(weights, Mapping):
         raise SettingError(f"distance weights: expected a mapping such as {{'x': 2.0}}, got {weights!r}.")
@@ -322,16 +331,3 @@ def _check_weights(weights: Mapping[str, float]) -> dict[str, float]:
             raise SettingError(f"distance weight of {name!r}: expected a finite number of at least 0, got {weight!r}.")
 
     return {name: float(weight) for name, weight in weights.items()}
-
-
-def _check_cost(cost: object, noise: Tensor, where: str) -> None:
-    """What a user's distance returned is one cost a row of the noise, which has shape `(*batch, noise)`."""
-    if not isinstance(cost, Tensor) or cost.shape != noise.shape[:-1]:
-        came = tuple(cost.shape) if isinstance(cost, Tensor) else type(cost).__name__
-        raise SettingError(
-            f"{where}: expected a tensor of shape {tuple(noise.shape[:-1])} for noise of shape {tuple(noise.shape)}, "
-            f"got {came}. Sum over the last axis."
-        )
-
-
-_SQUARED = Squared()

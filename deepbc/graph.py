@@ -147,6 +147,16 @@ class CausalGraph:
 
         return "\n".join(["graph TD", *nodes, *arrows])
 
+    def part(self, names: Iterable[str]) -> "CausalGraph":
+        """Creates the graph of some variables alone, with all causes of each; effects of theirs are left out."""
+        kept = {pick(name, tuple(self), "part") for name in names}
+        for name in (each for each in self if each in kept):
+            for cause in self.parents(name):
+                if cause not in kept:
+                    raise GraphError(f"part: {cause!r} is a cause of {name!r} and left out. Name it too.")
+
+        return CausalGraph({name: self.parents(name) for name in self if name in kept})
+
     def to_dict(self) -> dict[str, list[str]]:
         """Writes the graph as a mapping from every variable to its parents, as the constructor takes it."""
         return {name: list(listed) for name, listed in self._parents.items()}

@@ -26,28 +26,28 @@ def distance(request):
 
 
 def test_cost_is_zero_at_rest_and_rises_from_there(distance):
-    assert distance.moved("a", U, U).abs().max() == 0
+    assert distance.value(U, U).abs().max() == 0
     steps = torch.linspace(0.1, 3, 10, dtype=torch.float64)
     for sign in (-1, 1):
-        costs = torch.stack([distance.moved("a", U + sign * step, U) for step in steps])
+        costs = torch.stack([distance.value(U + sign * step, U) for step in steps])
         assert (costs.diff(dim=0) > 0).all()
         # Convex: the rise grows.
         assert (costs.diff(n=2, dim=0) > -1e-9).all()
 
 
-def test_slope_is_the_derivative_and_curvature_bounds_the_second(distance):
+def test_gradient_is_the_derivative_and_curvature_bounds_the_second(distance):
     u_star = U + torch.tensor([[0.7, -1.2], [0.4, 2.0], [-1.5, 0.3]], dtype=torch.float64)
     point = u_star.clone().requires_grad_()
-    cost = distance.moved("a", point, U).sum()
-    slope = torch.autograd.grad(cost, point, create_graph=True)[0]
-    assert torch.allclose(distance.slope(u_star, U), slope, rtol=0, atol=1e-9)
-    second = torch.autograd.grad(slope.sum(), point, allow_unused=True)[0] if slope.requires_grad else None
+    cost = distance.value(point, U).sum()
+    gradient = torch.autograd.grad(cost, point, create_graph=True)[0]
+    assert torch.allclose(distance.gradient(u_star, U), gradient, rtol=0, atol=1e-9)
+    second = torch.autograd.grad(gradient.sum(), point, allow_unused=True)[0] if gradient.requires_grad else None
     if second is not None:
         assert (distance.curvature(u_star, U) >= second - 1e-4).all()
 
 
 def test_weights_and_variables():
-    squared = bc.Squared({"a": 5.0, "b": 0.0})
+    squared = read_distance(bc.Squared({"a": 5.0, "b": 0.0}), ["a", "b", "c"])
     assert squared.moved("a", U + 1, U).tolist() == pytest.approx([10.0] * 3)
     assert squared.moved("b", U + 1, U).tolist() == [0.0] * 3
     assert squared.moved("c", U + 1, U).tolist() == pytest.approx([2.0] * 3)
@@ -58,11 +58,11 @@ def test_weights_and_variables():
 
 
 def test_kinks_are_known():
-    assert bc.Absolute().kinked(U)
-    assert not bc.Squared().kinked(U)
-    assert not bc.Power(1.5).kinked(U)
-    assert read_distance(lambda u_star, u: (u_star - u).abs().sum(-1), ["a"]).kinked(U)
-    assert not read_distance(DISTANCES["custom"], ["a"]).kinked(U)
+    assert bc.Absolute().has_kink(U)
+    assert not bc.Squared().has_kink(U)
+    assert not bc.Power(1.5).has_kink(U)
+    assert read_distance(lambda u_star, u: (u_star - u).abs().sum(-1), ["a"]).of("a").has_kink(U)
+    assert not read_distance(DISTANCES["custom"], ["a"]).of("a").has_kink(U)
 
 
 @pytest.mark.parametrize("weight", [-1.0, math.inf, math.nan, "heavy", None])

@@ -56,7 +56,7 @@ def columns_of(scm: SCM) -> dict[str, str]:
 
 def labels_in(scm: SCM) -> dict[str, bool]:
     """Whether each column that a table needs holds labels."""
-    return {column: name in scm.levels for column, name in columns_of(scm).items()}
+    return {column: name in scm.schema.levels for column, name in columns_of(scm).items()}
 
 
 def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Request) -> Counterfactual:
@@ -68,7 +68,7 @@ def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Request) -> Counterfactual:
         wishes: What is asked for.
     """
     names = tuple(scm.graph)
-    asked = parse_conditions(wishes.conditions, names, scm.levels)
+    asked = parse_conditions(wishes.conditions, names, scm.schema.levels)
     if wishes.forced:
         _refuse(wishes, keep="keep", scope="scope", weights="weight", samples="samples")
         return intervene(scm, rows, asked)

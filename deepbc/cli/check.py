@@ -40,6 +40,7 @@ def check(
     from deepbc._validation import check_choice
     from deepbc.batches.request import columns_of, labels_in
     from deepbc.data.tables import check_whole, read_table
+    from deepbc.evaluation.check import check as check_model
     from deepbc.plots import check_plots
     from deepbc.scm.model import SCM
 
@@ -48,7 +49,7 @@ def check(
         check_plots()
     scm = SCM.load(model)
     table = check_whole(read_table(data, tuple(columns_of(scm)), labels_in(scm)), data, drop=drop_missing)
-    report = scm.check(table, seed=seed, level=level)
+    report = check_model(scm, table, seed=seed, level=level)
     if plot is not None:
         report.plot(plot)
 

@@ -219,7 +219,7 @@ def _variables(scm: "SCM") -> dict[str, dict[str, Any]]:
             "type": scm.variables[name].kind,
             "mechanism": repr(scm.mechanisms[name]),
             "bounds": [end if math.isfinite(end) else None for end in scm.bounds.get(name, OPEN)],
-            "levels": list(scm.levels[name].items) if name in scm.levels else [],
+            "levels": list(scm.schema.levels[name].items) if name in scm.schema.levels else [],
         }
         for name in scm.graph.order
     }

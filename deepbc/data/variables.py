@@ -13,6 +13,7 @@ from torch import Tensor
 from deepbc._validation import NUMBERS, check_batches, check_finite, check_shape, name_rows
 from deepbc.data.categories import Levels
 from deepbc.errors import DataError, SettingError
+from deepbc.numerics.batched import concat_last
 
 OPEN = (-math.inf, math.inf)
 # So many rows of images are read at a time.
@@ -173,15 +174,18 @@ class Family:
         """The dimension of all parents together."""
         return sum(parent.dim for parent in self.parents)
 
-    def fits(self, other: Self) -> bool:
-        """Whether a mechanism of that family can take the place of one of this: same names, types and bounds."""
+    def check_fits(self, other: Self) -> None:
+        """A mechanism of this family can take the place of one of another: same names, types and bounds."""
         bounds = [(family.child.lower, family.child.upper) for family in (self, other)]
         types = [
             [(each.name, each.shape, each.levels, each.whole) for each in (*family.parents, family.child)]
             for family in (self, other)
         ]
-
-        return types[0] == types[1] and bounds[0] == bounds[1]
+        if types[0] != types[1] or bounds[0] != bounds[1]:
+            raise SettingError(
+                f"replace: expected a mechanism of the family {other}, got one of {self}. Give an unfitted mechanism "
+                f"and call fit(data, only=[...])."
+            )
 
     def join(self, rows: Mapping[str, Tensor], empty: Tensor) -> Tensor:
         """Joins the rows of the parents, with shape `(*batch, parents)`; `empty` has shape `(*batch, 0)`."""
@@ -251,13 +255,6 @@ def interior(lower: float, upper: float, dtype: torch.dtype) -> tuple[float, flo
     low, high = torch.tensor([lower, upper], dtype=dtype)
 
     return torch.nextafter(low, high).item(), torch.nextafter(high, low).item()
-
-
-def concat_last(parts: Sequence[Tensor], empty: Tensor) -> Tensor:
-    """Joins tensors `(*batch, ...)` along their last axis; without any it is the empty one, `(*batch, 0)`."""
-    parts = [part for part in parts if part.shape[-1]]
-    # One alone is taken as it is: solvers join again and again.
-    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0] if parts else empty
 
 
 def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:

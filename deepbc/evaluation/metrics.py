@@ -90,7 +90,7 @@ def missed(scm: SCM, after: Values, asked: Mapping[str, Any]) -> Tensor:
         after: Counterfactual values, with shape `(rows,)`.
         asked: The value that each variable was asked to have, one for all rows or one a row.
     """
-    return torch.stack([(after[name] - value).abs() / scm.spread(name) for name, value in asked.items()]).amax(0)
+    return torch.stack([(after[name] - value).abs() / scm.schema.sd(name) for name, value in asked.items()]).amax(0)
 
 
 def reached(scm: SCM, after: Values, asked: Mapping[str, Any], *, within: float = 0.01) -> Tensor:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from deepbc.data.variables import Variable, concat_last, interior
+from deepbc.data.variables import Variable, interior
+from deepbc.numerics.batched import concat_last
 
 
 class Scaling(nn.Module):

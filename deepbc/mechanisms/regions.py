@@ -13,7 +13,7 @@ noises are independent, so that the probability of class :math:`k` is an integra
 whose integrand has one peak; Gauss-Legendre rules on both sides of it are exact to many digits.
 """
 
-__all__ = ["HAIR", "Interval", "Region", "Wedge"]
+__all__ = ["INTERIOR_MARGIN", "Interval", "Region", "Wedge"]
 
 import functools
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ from torch import Tensor
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, hazard, log_mass, mean_between, quantile_between, truncated
 
 # Regions are drawn in by so much of a noise, or by this part of their width, so that rounding cannot leave them.
-HAIR, PART = 1e-6, 0.1
+INTERIOR_MARGIN, PART = 1e-6, 0.1
 # How far inside a noise is where there is no side.
 INWARD = -1e3
 # The integral: nodes on either side of the peak, how far they reach, and how often the peak is halved in on.
@@ -113,7 +113,7 @@ class Interval(Region):
 
     def _drawn_in(self) -> tuple[Tensor, Tensor]:
         finite = (self.upper - self.lower).isfinite()
-        hair = torch.where(finite, PART * (self.upper - self.lower), HAIR).clamp(max=HAIR)
+        hair = torch.where(finite, PART * (self.upper - self.lower), INTERIOR_MARGIN).clamp(max=INTERIOR_MARGIN)
 
         return self.lower + hair, self.upper - hair
 
@@ -154,9 +154,9 @@ class Wedge(Region):
         # Others are cut down to a height t: the mean of its own and of all that are cut, the largest such mean.
         ranked = torch.cat([own, others[..., :-1]], dim=-1)
         means = ranked.cumsum(-1) / torch.arange(1, ranked.shape[-1] + 1, device=u.device)
-        t = means.amax(-1, keepdim=True).clamp_min(self.offset + HAIR / 2)
-        t = torch.where(self.base, self.offset - HAIR / 2, t)
-        moved = torch.where(self.chosen, t + HAIR / 2 - self.means, torch.minimum(u, t - HAIR / 2 - self.means))
+        t = means.amax(-1, keepdim=True).clamp_min(self.offset + INTERIOR_MARGIN / 2)
+        t = torch.where(self.base, self.offset - INTERIOR_MARGIN / 2, t)
+        moved = torch.where(self.chosen, t + INTERIOR_MARGIN / 2 - self.means, torch.minimum(u, t - INTERIOR_MARGIN / 2 - self.means))
 
         return torch.where(there, u, moved)
 
@@ -169,19 +169,19 @@ class Wedge(Region):
 
     def draw(self, chance: Tensor) -> Tensor:
         t = torch.where(self.base, self.offset, self._draw_height(self._own(chance)))
-        below = quantile_between(chance, torch.full_like(chance, -torch.inf), t - HAIR - self.means)
+        below = quantile_between(chance, torch.full_like(chance, -torch.inf), t - INTERIOR_MARGIN - self.means)
 
         return torch.where(self.chosen, t - self.means, below)
 
     def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
         start = self.means + centre
-        low = (self.offset + HAIR - self._own(start)) / width
+        low = (self.offset + INTERIOR_MARGIN - self._own(start)) / width
         w_own = self._own(w)
         z_own, mass_own = truncated(w_own, low, torch.full_like(low, torch.inf))
         t = torch.where(self.base, self.offset, self._own(start) + width * z_own)
 
         # The end of the chosen one itself is of no use, and kept finite.
-        high = torch.where(self.chosen, 0.0, (t - HAIR - start) / width)
+        high = torch.where(self.chosen, 0.0, (t - INTERIOR_MARGIN - start) / width)
         z, mass = truncated(w, torch.full_like(high, -torch.inf), high)
         volume = torch.where(self.chosen, 0.0, _terms(mass, w, z)).sum(-1, keepdim=True)
         volume = volume + torch.where(self.base, 0.0, _terms(mass_own, w_own, z_own))
@@ -228,7 +228,7 @@ class Wedge(Region):
     def _draw_height(self, chance: Tensor) -> Tensor:
         """Draws t by the table of its distribution, with shape `(*batch, 1)`."""
         peak = self._peak()
-        start = (peak - REACH).clamp_min(self.offset + HAIR)
+        start = (peak - REACH).clamp_min(self.offset + INTERIOR_MARGIN)
         steps = torch.linspace(0.0, 1.0, STEPS + 1, dtype=peak.dtype, device=peak.device)
         t = start + (peak + REACH - start) * steps
         height = self._height(t)

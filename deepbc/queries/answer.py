@@ -1,53 +1,36 @@
 """What the questions share: putting together the answer with its evidence."""
 
-__all__ = ["LARGEST_ERROR", "RowStatuses", "answer"]
+__all__ = ["answer"]
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from deepbc.data.world import World
-from deepbc.distances import Distance
+from deepbc.distances import Distances
+from deepbc.numerics.batched import repeat
 from deepbc.queries.antecedents import Interval
 from deepbc.queries.question import Asked, Question
 from deepbc.queries.results import Counterfactual, Diagnostics
-from deepbc.queries.status import Status
-from deepbc.scm.model import SCM
+from deepbc.queries.status import RowStatuses
+from deepbc.queries.worlds import Columns
+from deepbc.scm import SCM
+from deepbc.scm.completion import complete_rows, join_parents, sources
 
-Rows = Mapping[str, Tensor]
-
-LARGEST_ERROR = 1e-6
 # A value this many units of its own rounding away is met: nothing nearer may exist.
 ROUNDING = 16
-
-
-@dataclass(frozen=True, slots=True)
-class RowStatuses:
-    """How each row ended.
-
-    Args:
-        statuses: What can have happened: first success, last a miss that nothing else explains.
-        code: Which of them happened, with shape `(rows,)`.
-        reach: The largest error, in standard deviations, that counts as none.
-    """
-
-    statuses: tuple[Status, ...]
-    code: Tensor
-    reach: float = LARGEST_ERROR
 
 
 def answer(
     scm: SCM,
     question: Question,
-    counterfactual: tuple[Rows, Rows],
-    distance: Distance,
-    endings: RowStatuses,
+    counterfactual: tuple[Columns, Columns],
+    distance: Distances,
+    statuses: RowStatuses,
     diagnostics: Diagnostics | None = None,
-    drawn: Rows | None = None,
+    drawn: Columns | None = None,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
@@ -56,7 +39,7 @@ def answer(
         question: What was asked.
         counterfactual: Counterfactual values and noise, each with shape `(rows, dim)`; or `(samples, rows, dim)`.
         distance: How far two noises are apart.
-        endings: How each row ended; one that misses, in any sample, is never a success.
+        statuses: What happened to each row; one that misses, in any sample, is never a success.
         diagnostics: What a sampler says of each row.
         drawn: Factual noise that was drawn with each sample, with shape `(samples, rows, dim)`.
     """
@@ -64,15 +47,11 @@ def answer(
     batch = samples + question.batch
     x, u = ({name: rows.flatten(0, -2) for name, rows in part.items()} for part in counterfactual)
     many = samples.numel()
-    rest = {name: rows.repeat(many, 1) for name, rows in question.u.items()}
+    rest = dict(repeat(question.u, many))
     rest |= {name: rows.flatten(0, -2) for name, rows in (drawn or {}).items()}
     moved = {name: distance.moved(name, u[name], rest[name]) for name in scm.graph}
-    error, met = _error(scm, {name: each.repeat(many) for name, each in question.asked.items()}, u, endings.reach)
+    error, met = _error(scm, repeat(question.asked, many), u, statuses.tolerance)
     holds = (met & _possible(scm, x, u)).reshape(many, -1).all(0)
-    missed = (endings.code == 0) & ~holds
-    code = torch.where(missed, len(endings.statuses) - 1, endings.code)
-    statuses = np.empty(len(endings.statuses), dtype=object)
-    statuses[:] = endings.statuses
     after, before = _world(scm, x, u, batch), _world(scm, question.x, question.u, question.batch)
 
     return Counterfactual(
@@ -85,26 +64,27 @@ def answer(
         distance=_column(torch.stack(list(moved.values())).sum(0), batch),
         error=_column(error, batch),
         farthest=_column(_farthest(u, rest), batch),
-        clipped=scm.clipped_rows(x, u).cpu().reshape(batch),
-        status=statuses[code.cpu().numpy()].reshape(tuple(question.batch))[()],
+        clipped=_clipped(scm, x, u).cpu().reshape(batch),
+        status=statuses.say(holds).reshape(tuple(question.batch))[()],
         batch=batch,
         diagnostics=diagnostics,
     )
 
 
-def _error(scm: SCM, asked: Mapping[str, Asked], u: Rows, reach: float) -> tuple[Tensor, Tensor]:
+def _error(scm: SCM, asked: Mapping[str, Asked], u: Columns, reach: float) -> tuple[Tensor, Tensor]:
     """Predicts the antecedent and its causes afresh from the noise.
 
     Returns:
         The largest miss, in standard deviations of the variable, and whether it counts as none; a NaN does not.
     """
     names = {*asked, *scm.graph.ancestors(*asked)}
-    eps = scm.rounding(names)
-    fresh, _ = scm.complete_rows({}, {name: u[name] for name in names}, names=names)
+    eps = max(torch.finfo(scm.mechanisms[name].precision or scm.dtype).eps for name in names)
+    empty = scm.schema.empty(next(iter(u.values())).shape[:-1])
+    fresh = complete_rows(scm, sources({}, {name: u[name] for name in names}), empty, names).x
 
     errors, met = [], []
     for name, each in asked.items():
-        sd = scm.spread(name)
+        sd = scm.schema.sd(name)
         missed = each.missed(fresh[name]) / sd
         rounding = ROUNDING * eps * fresh[name].abs() / sd
         allowed = torch.maximum(torch.full_like(missed, max(reach, 1e3 * eps)), rounding)
@@ -114,7 +94,7 @@ def _error(scm: SCM, asked: Mapping[str, Asked], u: Rows, reach: float) -> tuple
     return torch.stack(errors).amax(0), torch.stack(met).all(0)
 
 
-def _possible(scm: SCM, x: Rows, u: Rows) -> Tensor:
+def _possible(scm: SCM, x: Columns, u: Columns) -> Tensor:
     """Whether a row is a world: every value and noise a number, every value inside its bounds."""
     rows = [u[name].isfinite().all(-1) for name in scm.graph]
     for name, variable in scm.variables.items():
@@ -123,7 +103,14 @@ def _possible(scm: SCM, x: Rows, u: Rows) -> Tensor:
     return torch.stack(rows).all(0)
 
 
-def _farthest(u_star: Rows, u: Rows) -> Tensor:
+def _clipped(scm: SCM, x: Columns, u: Columns) -> Tensor:
+    """Counts, for each row of a world, the components of values that a law cut to their range: `(rows,)`."""
+    counts = [scm.mechanisms[name].clipped(u[name], join_parents(scm, name, x)) for name in scm.graph]
+
+    return torch.stack(counts).sum(0)
+
+
+def _farthest(u_star: Columns, u: Columns) -> Tensor:
     """The largest noise among those that moved, with shape `(rows,)`; 0 where none did."""
     parts = [torch.where(u_star[name] == u[name], 0.0, u_star[name]).abs() for name in u_star]
 
@@ -133,15 +120,15 @@ def _farthest(u_star: Rows, u: Rows) -> Tensor:
 def _shown(scm: SCM, name: str, asked: Asked, batch: torch.Size) -> Any:
     """The antecedent as people see it: a value a row, or an interval."""
     ends = [
-        None if end.isinf().all() and len(end) else scm.show(name, _unflat(end, batch))
+        None if end.isinf().all() and len(end) else scm.schema.show(name, _unflat(end, batch))
         for end in (asked.lower, asked.upper)
     ]
 
     return Interval(*ends) if asked.interval else ends[0]
 
 
-def _world(scm: SCM, x: Rows, u: Rows, batch: torch.Size) -> World:
-    return scm.world(*({name: _unflat(rows, batch) for name, rows in part.items()} for part in (x, u)))
+def _world(scm: SCM, x: Mapping[str, Tensor], u: Mapping[str, Tensor], batch: torch.Size) -> World:
+    return scm.schema.show_world(*({name: _unflat(rows, batch) for name, rows in part.items()} for part in (x, u)))
 
 
 def _unflat(rows: Tensor, batch: torch.Size) -> Tensor:

@@ -13,9 +13,9 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.
 """
 
-__all__ = ["Mode", "backtrack", "drawn_in", "find_mode", "read_checked"]
+__all__ = ["Search", "backtrack", "find_mode", "inside_bounds", "read_checked"]
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,26 +23,24 @@ import torch
 from torch import Tensor
 
 from deepbc._validation import check_classes, check_type
-from deepbc.distances import Distance, Squared, read_distance
+from deepbc.distances import Distances, read_distance
 from deepbc.errors import SettingError
+from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
-from deepbc.queries.answer import LARGEST_ERROR, RowStatuses, answer
-from deepbc.queries.discrete_search import Rows, Solved, moving_classes, search_classes
-from deepbc.queries.mode_problem import ModePlan
+from deepbc.queries.answer import answer
+from deepbc.queries.discrete_search import search_discrete, undecided
+from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.queries.results import Counterfactual
-from deepbc.queries.status import CONVERGED, NEARLY, Status, infeasible, not_converged
-from deepbc.scm.model import SCM
-from deepbc.solvers import Exact, Solver, Sparse
+from deepbc.queries.search_model import relaxed
+from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, status_of
+from deepbc.queries.worlds import Columns, Worlds
+from deepbc.scm import SCM
+from deepbc.scm.schema import read_names
+from deepbc.solvers import Exact, Solver
 from deepbc.solvers.problem import SolverStatus
 
 CHUNK = 65_536
-BRISK = Exact(starts=0, steps=40)
-
-MISSED = not_converged(
-    "A fresh prediction from the noise misses the antecedent; this is the best found, and `error` says by how much.",
-    "Take the solver Exact(), ask for less, or look at the laws: one of them may not be its own inverse there.",
-)
 
 
 def backtrack(
@@ -83,13 +81,30 @@ def backtrack(
     check_type(solver, Solver, "solver")
     question = read_question(scm, factual, antecedent)
     read = read_checked(scm, question, distance)
-    mode = find_mode(scm, question, solver, read, scm.names(scope, "scope"))
+    search = Search(scm, solver, read, read_names(scope, tuple(scm.graph), "scope"))
+    worlds, statuses = find_mode(search, question)
 
     with torch.no_grad():
-        return answer(scm, question, (mode.x, mode.u), read, mode.endings)
+        return answer(scm, question, (worlds.x, worlds.u), read, statuses)
 
 
-def read_checked(scm: SCM, question: Question, distance: Any) -> Distance:
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the nearest world is sought: the model, the solver, the distance, and the variables whose noise may move."""
+
+    scm: SCM
+    solver: Solver
+    distance: Distances
+    scope: tuple[str, ...]
+
+    def problem(
+        self, aims: Mapping[str, Asked], *, scm: SCM | None = None, solver: Solver | None = None
+    ) -> ModeProblem:
+        """The problem for given aims, if need be with another model or solver."""
+        return ModeProblem.of(scm or self.scm, solver or self.solver, self.distance, self.scope, aims)
+
+
+def read_checked(scm: SCM, question: Question, distance: Any) -> Distances:
     """Reads a distance, and checks that it is least where nothing moves."""
     _check_derivable("backtracking")
     read = read_distance(distance, tuple(scm.graph))
@@ -99,61 +114,45 @@ def read_checked(scm: SCM, question: Question, distance: Any) -> Distance:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """The most likely world of each row, as values and noise `(rows, dim)`, and how each row ended."""
-
-    x: Rows
-    u: Rows
-    endings: RowStatuses
-
-
-def find_mode(scm: SCM, question: Question, solver: Solver, distance: Distance, scope: Sequence[str]) -> Mode:
-    """Finds the most likely world of every row, a chunk at a time."""
-    outside = _outside(scm, question.asked)
-    discrete = moving_classes(scm, question.asked, scope)
-    aims = _aims(scm, question, outside.any(0), lone=len(question.asked) == 1 and not discrete)
+def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
+    """Finds the nearest world of every row, a chunk at a time, and says what happened to each row."""
+    scm, asked = search.scm, question.asked
+    outside = _outside(scm, asked)
+    discrete = undecided(scm, asked, search.scope)
+    aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
+    solver = search.solver
     check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
-    slices = [slice(start, start + CHUNK) for start in range(0, question.batch.numel(), CHUNK)] or [slice(0, 0)]
+    slices = [slice(start, start + CHUNK) for start in range(0, question.rows, CHUNK)] or [slice(0, 0)]
     parts = []
     with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
         for rows in slices:
-            part = {name: each.select(rows) for name, each in aims.items()}
-            parts.append(_solve(scm, question.select(rows), part, (solver, distance, scope), discrete))
+            parts.append(_solve(search, question.select(rows), select(aims, rows), discrete))
             shown.advance()
+    worlds = join(parts)
 
-    whole = parts[0] if len(parts) == 1 else Solved.joined(parts)
-
-    return Mode(whole.x, whole.u, _endings(ModePlan.of(scm, solver, distance, scope, aims), whole.status, outside))
+    return worlds, _say(search.problem(aims), worlds.status, outside)
 
 
-def _solve(
-    scm: SCM,
-    question: Question,
-    aims: Mapping[str, Asked],
-    how: tuple[Solver, Distance, Sequence[str]],
-    discrete: Sequence[str],
-) -> Solved:
+def _solve(search: Search, question: Question, aims: Mapping[str, Asked], discrete: Sequence[str]) -> Worlds:
     """Solves a chunk of rows; where classes or whole numbers may change, for the best of them."""
     if not discrete:
-        return ModePlan.of(scm, *how, aims).solve(question)
+        return search.problem(aims).solve(question)
 
-    solver, distance, scope = how
-    brisk = _brisk(
-        solver, all(isinstance(distance.of(name), Squared) for name in scm.graph), set(discrete) - set(scope)
-    )
+    scm, distance, solver = search.scm, search.distance, search.solver
+    # Where most choices have no world, or each is costly to solve for, a cheaper solver compares them.
+    screening = solver.screening(easy=distance.quadratic and set(discrete) <= set(search.scope))
 
-    def solve(rows: Tensor, values: Rows, *, soft: bool, by: Solver = brisk) -> Solved:
-        wanted = {name: each.select(rows) for name, each in aims.items() if name not in values}
+    def solve(rows: Tensor, values: Columns, *, soft: bool, by: Solver = screening) -> Worlds:
+        wanted = {name: select(each, rows) for name, each in aims.items() if name not in values}
         wanted |= {name: Asked(each, each, False) for name, each in values.items()}
-        model = scm.softened(discrete) if soft else scm
-        return ModePlan.of(model, by, distance, scope, wanted).solve(question.select(rows))
+        model = relaxed(scm, discrete) if soft else scm
+        return search.problem(wanted, scm=model, solver=by).solve(question.select(rows))
 
-    found = search_classes(scm, question, {name: aims.get(name) for name in discrete}, scope, distance, solve)
-    if brisk is solver:
+    found = search_discrete(scm, question, {name: aims.get(name) for name in discrete}, search.scope, distance, solve)
+    if screening is solver:
         return found
 
-    every = torch.arange(question.batch.numel(), device=found.status.device)
+    every = torch.arange(question.rows, device=found.status.device)
     again = solve(every, {name: found.x[name] for name in discrete}, soft=False, by=solver)
     better = again.cost(question.u, distance) < found.cost(question.u, distance)
     found.put(every[better], again.take(better))
@@ -161,22 +160,8 @@ def _solve(
     return found
 
 
-def _brisk(solver: Solver, smooth: bool, frozen: Collection[str]) -> Solver:
-    """The solver by which classes are compared: where most choices have no world, or kinks make each dear, a quick one.
-
-    Args:
-        solver: The solver that was asked for, which then solves for the best classes.
-        smooth: Whether the distance has no kinks.
-        frozen: The classes that have to follow from noise that may not move.
-    """
-    if isinstance(solver, Sparse) and isinstance(solver.solver, Exact):
-        return Sparse(solver.keep, solver=BRISK, by=solver.by, search=solver.search)
-
-    return BRISK if isinstance(solver, Exact) and (frozen or not smooth) else solver
-
-
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:
-    """What is sought: intervals inside the bounds, drawn in; one that stands alone is its nearest value.
+    """What is sought: intervals inside the bounds, shrunk; one that stands alone is its nearest value.
 
     A row that asks for what is outside the bounds stands still.
     """
@@ -184,7 +169,7 @@ def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[
     for name, asked in question.asked.items():
         x, aim = question.x[name], asked
         if asked.interval:
-            aim = drawn_in(scm, name, asked)
+            aim = inside_bounds(scm, name, asked)
         if asked.interval and lone:
             nearest = torch.where(asked.missed(x) == 0, x, x.clamp(aim.lower, aim.upper))
             aim = Asked(nearest, nearest, False)
@@ -194,13 +179,13 @@ def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[
     return aims
 
 
-def drawn_in(scm: SCM, name: str, asked: Asked) -> Asked:
-    """The part of an interval inside the bounds of its variable; that of numbers is drawn in by a hair."""
+def inside_bounds(scm: SCM, name: str, asked: Asked) -> Asked:
+    """The part of an interval inside the bounds of its variable; that of numbers is shrunk by an interior margin."""
     variable = scm.variables[name]
     lower, upper = (0.0, len(variable.levels) - 1.0) if variable.levels else (variable.lower, variable.upper)
     inside = Asked(asked.lower.clamp(min=lower), asked.upper.clamp(max=upper), True)
 
-    return inside if variable.discrete else inside.drawn_in(scm.spread(name))
+    return inside if variable.discrete else inside.shrunk(scm.schema.sd(name))
 
 
 def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
@@ -215,74 +200,37 @@ def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
     )
 
 
-def _endings(plan: ModePlan, status: Tensor, outside: Tensor) -> RowStatuses:
-    """Says in words how each row ended."""
-    solver = plan.solver
-    statuses = [
-        CONVERGED if solver.reach <= LARGEST_ERROR else NEARLY,
-        not_converged(
-            f"{solver!r} ended before it was done; this is the best found, and `error` says how far it misses.",
-            "Give it more steps, or take the solver Exact() as it comes.",
-        ),
-        _unreached(plan),
-        infeasible(
-            "The laws yield no number for the antecedent: it lies outside the support of its variable. The row is left "
-            "as it was.",
-            "Ask for a value that the laws can give.",
-        ),
-        not_converged(
-            "The antecedent does not react to any noise in scope near the factual world: the laws are flat there, as a "
-            "saturated probability or a hard decision is.",
-            "Ask about a score that reacts, such as the logit behind a probability.",
-        ),
-        not_converged(
-            "No classes and whole numbers that were tried meet the antecedent by the noises in scope; not all were "
-            "tried.",
-            "Widen the scope, or ask for an interval.",
-        ),
-    ]
-    code = status.clone()
-    if not plan.reaches:
-        code = torch.where(status == SolverStatus.CONVERGED, code, int(SolverStatus.INFEASIBLE))
-    for name, rows in zip(plan.aims, outside, strict=True):
-        variable = plan.scm.variables[name]
-        code[rows] = len(statuses)
-        statuses.append(
-            infeasible(
-                f"{name!r} is asked to leave its bounds ({variable.lower:g}, {variable.upper:g}). The row is left as "
-                f"it was.",
-                "Ask for a value inside the bounds.",
-            )
-        )
+def _say(problem: ModeProblem, status: Tensor, outside: Tensor) -> RowStatuses:
+    """Says in words what happened to each row."""
+    solver, names = problem.solver, ", ".join(map(repr, problem.aims))
+    words = {Outcome(each): status_of(Outcome(each), solver=repr(solver), names=names) for each in SolverStatus}
+    words[Outcome.MISSED] = status_of(Outcome.MISSED)
+    if solver.reach > LARGEST_ERROR:
+        words[Outcome.CONVERGED] = status_of(Outcome.CONVERGED_NEARLY)
+    words[Outcome.INFEASIBLE] = _infeasible(problem, names)
+    outcome = status.clone()
+    if not problem.reachable:
+        outcome[outcome != Outcome.CONVERGED] = int(Outcome.INFEASIBLE)
 
-    return RowStatuses((*statuses, MISSED), code, solver.reach)
+    left = []
+    for name, rows in zip(problem.aims, outside, strict=True):
+        variable = problem.scm.variables[name]
+        outcome[rows] = int(Outcome.OUT_OF_BOUNDS)
+        said = status_of(Outcome.OUT_OF_BOUNDS, name=name, lower=variable.lower, upper=variable.upper)
+        left.append((rows, said))
+
+    return RowStatuses(outcome, words, tuple(left), solver.reach)
 
 
-def _unreached(plan: ModePlan) -> Status:
+def _infeasible(problem: ModeProblem, names: str) -> Status:
     """What a row says whose antecedent cannot be reached from where its solver ended."""
-    names, solver = ", ".join(map(repr, plan.aims)), plan.solver
-    if not plan.reaches:
-        return infeasible(
-            f"No noise in scope can reach the antecedent ({names}): neither its own nor that of a cause may move.",
-            "Widen the scope.",
-        )
-    if isinstance(solver, Sparse):
-        return infeasible(
-            f"No {solver.keep} of the noises in scope that were tried can reach the antecedent ({names}) alone.",
-            "Keep more, or widen the scope."
-            if solver.search == "exhaustive"
-            else "Keep more, or try all sets: search='exhaustive'.",
-        )
-    if len(plan.aims) > 1:
-        return infeasible(
-            f"The antecedents ({names}) contradict each other, or no noise in scope can reach them together.",
-            "Ask for less, or widen the scope.",
-        )
+    if not problem.reachable:
+        return status_of(Outcome.FROZEN, names=names)
+    own = problem.solver.infeasible_reason(tuple(problem.aims))
+    if own is not None:
+        return Status("infeasible", *own)
 
-    return infeasible(
-        f"No noise in scope can reach the antecedent ({names}): the noises that may move stop short of it.",
-        "Ask for less, or widen the scope.",
-    )
+    return status_of(Outcome.CONTRADICTORY if len(problem.aims) > 1 else Outcome.INFEASIBLE, names=names)
 
 
 def _check_derivable(where: str) -> None:

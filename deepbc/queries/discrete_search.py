@@ -1,13 +1,16 @@
-"""Which classes and whole numbers an answer has upstream of what is asked.
+"""The search over discrete variables upstream of what is asked.
 
-For given classes the rest of the world is sought as ever: their values are given, their noise is the nearest that leads
-to them, or has to lead to them where it may not move. While combinations of classes are few, all are tried, so that the
-best of all is found. Whole numbers are relaxed for each of these, and rounded; beyond few combinations classes are
-relaxed too. Then others are tried one by one until none is better, and what may not move on its own follows its law.
-The answer has hard classes, and what is asked holds with them.
+For given classes the rest of the world is a continuous problem: their values are pinned, their noise is the nearest
+that leads to them, or has to lead to them where it may not move. While combinations of classes are few they are
+enumerated, so that the best of all is found. Whole numbers are relaxed for each of these, and rounded; beyond few
+combinations classes are relaxed too. Then coordinate search changes one variable at a time until none is better, and
+what may not move on its own follows its law.
+
+References:
+    Integer and Combinatorial Optimization (Nemhauser and Wolsey, 1988): enumeration, relaxation, rounding.
 """
 
-__all__ = ["Rows", "Solved", "all_classes", "few_classes", "moving_classes", "search_classes", "unchanging"]
+__all__ = ["combinations_of", "enumerable", "search_discrete", "undecided"]
 
 import itertools
 import math
@@ -18,10 +21,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import Variable
-from deepbc.distances import Distance
+from deepbc.data.variables import Variable, common_batch
+from deepbc.distances import Distances
 from deepbc.queries.question import Asked, Question
-from deepbc.scm.model import SCM
+from deepbc.queries.roles import Roles
+from deepbc.queries.worlds import Columns, Worlds
+from deepbc.scm import SCM
+from deepbc.scm.completion import complete_rows, sources
 from deepbc.solvers.problem import SolverStatus
 
 # All combinations of classes are tried if they are no more than this; otherwise all variables one by one, so often.
@@ -31,77 +37,28 @@ MOST_ROWS = 2048
 # One choice of classes is better than another if it costs less by this part.
 LEAST_GAIN = 1e-9
 
-Rows = dict[str, Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """The counterfactual values and noise of rows, each with shape `(rows, dim)`, and how each row ended."""
-
-    x: Rows
-    u: Rows
-    status: Tensor
-
-    @classmethod
-    def joined(cls, parts: Sequence["Solved"]) -> "Solved":
-        x = {name: torch.cat([part.x[name] for part in parts]) for name in parts[0].x}
-        u = {name: torch.cat([part.u[name] for part in parts]) for name in parts[0].u}
-
-        return cls(x, u, torch.cat([part.status for part in parts]))
-
-    def put(self, rows: Tensor, other: "Solved") -> None:
-        """Puts other rows in the place of the given ones."""
-        for mine, theirs in ((self.x, other.x), (self.u, other.u)):
-            for name, each in mine.items():
-                each[rows] = theirs[name]
-        self.status[rows] = other.status
-
-    def take(self, rows: Tensor) -> "Solved":
-        """Takes the given rows."""
-        x, u = ({name: each[rows] for name, each in part.items()} for part in (self.x, self.u))
-
-        return Solved(x, u, self.status[rows])
-
-    def cost(self, rest: Mapping[str, Tensor], distance: Distance) -> Tensor:
-        """What the noises cost beside those at rest, with shape `(rows,)`; infinite where a row failed."""
-        moved = [distance.moved(name, each, rest[name]) for name, each in self.u.items()]
-
-        return torch.where(self.status == SolverStatus.CONVERGED, torch.stack(moved).sum(0), torch.inf)
-
 
 class Solve(Protocol):
     """Solves rows of a question with given values of the variables in question, or with smooth stand-ins for them."""
 
-    def __call__(self, rows: Tensor, values: Rows, *, soft: bool) -> Solved: ...
+    def __call__(self, rows: Tensor, values: Columns, *, soft: bool) -> Worlds: ...
 
 
-def unchanging(scm: SCM, names: Sequence[str], changing: Collection[str]) -> tuple[str, ...]:
-    """The variables that cannot change, because neither they nor any cause of theirs does; `names` are in order."""
-    fixed: list[str] = []
-    for name in names:
-        if name not in changing and all(parent in fixed for parent in scm.graph.parents(name)):
-            fixed.append(name)
-
-    return tuple(fixed)
-
-
-def moving_classes(scm: SCM, asked: Mapping[str, Asked], scope: Collection[str]) -> tuple[str, ...]:
+def undecided(scm: SCM, asked: Mapping[str, Asked], scope: Collection[str]) -> tuple[str, ...]:
     """The discrete variables upstream of what is asked, or asked to lie in an interval, that are to be chosen.
 
     One that nothing in scope can change is not, nor one that is asked to have a value; an interval that is asked alone,
     with no such variable upstream, is not either: its nearest value is the best.
     """
-    names = tuple(name for name in scm.graph.order if name in {*asked, *scm.graph.ancestors(*asked)})
-    carriers = {name for name in names if name in scope and scm.mechanisms[name].free_noise_dim}
-    fixed = unchanging(scm, names, carriers)
-    discrete = [name for name in names if scm.variables[name].discrete and name not in fixed]
+    roles = Roles.of(scm, asked, scope)
+    discrete = [name for name in roles.names if name in roles.discrete and name not in roles.fixed]
     upstream = [name for name in discrete if name not in asked]
     intervals = [name for name in discrete if name in asked and asked[name].interval]
 
     return tuple(name for name in discrete if name in upstream or (name in intervals and (upstream or len(asked) > 1)))
 
 
-def few_classes(scm: SCM, names: Sequence[str]) -> tuple[str, ...]:
+def enumerable(scm: SCM, names: Sequence[str]) -> tuple[str, ...]:
     """The categories among discrete variables, if their combinations are few; none otherwise."""
     levels = {name: scm.variables[name].levels for name in names}
     sizes = {name: len(each) for name, each in levels.items() if each}
@@ -109,23 +66,23 @@ def few_classes(scm: SCM, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sizes) if math.prod(sizes.values()) <= MOST_COMBINATIONS else ()
 
 
-def all_classes(scm: SCM, names: Sequence[str]) -> Iterator[Rows]:
+def combinations_of(scm: SCM, names: Sequence[str]) -> Iterator[Columns]:
     """All combinations of the classes of some categories, each a row `(value,)` by variable."""
-    levels = {name: scm.levels[name] for name in names}
+    levels = {name: scm.schema.levels[name] for name in names}
     codes = [torch.arange(len(each), device=scm.device) for each in levels.values()]
     for combination in itertools.product(*codes):
         pairs = zip(levels.items(), combination, strict=True)
         yield {name: each.rows(code.to(scm.dtype)) for (name, each), code in pairs}
 
 
-def search_classes(
+def search_discrete(
     scm: SCM,
     question: Question,
     allowed: Mapping[str, Asked | None],
     scope: Collection[str],
-    distance: Distance,
+    distance: Distances,
     solve: Solve,
-) -> Solved:
+) -> Worlds:
     """Finds the best values of discrete variables for each row, and the world that goes with them.
 
     Args:
@@ -137,8 +94,8 @@ def search_classes(
         solve: Finds the world for given values.
     """
     search = _Search(scm, question, allowed, tuple(name for name in allowed if name not in scope), distance, solve)
-    few = few_classes(scm, tuple(allowed))
-    combinations = list(all_classes(scm, few))
+    few = enumerable(scm, tuple(allowed))
+    combinations = list(combinations_of(scm, few))
 
     return search.all(combinations) if few == tuple(allowed) else search.some(combinations)
 
@@ -151,7 +108,7 @@ class _Search:
     question: Question
     allowed: Mapping[str, Asked | None]
     frozen: tuple[str, ...]
-    distance: Distance
+    distance: Distances
     solve: Solve
 
     @property
@@ -164,7 +121,7 @@ class _Search:
         """The number of rows."""
         return self.question.batch.numel()
 
-    def all(self, combinations: Sequence[Rows]) -> Solved:
+    def all(self, combinations: Sequence[Columns]) -> Worlds:
         """Tries all combinations, the factual one first."""
         best = self._start()
         for _, values in self._groups(combinations):
@@ -172,7 +129,7 @@ class _Search:
 
         return best
 
-    def some(self, combinations: Sequence[Rows]) -> Solved:
+    def some(self, combinations: Sequence[Columns]) -> Worlds:
         """Relaxes what cannot all be tried, rounds it, and tries others one by one until none is better.
 
         A row of which no choice holds is not said to have none: not all were tried.
@@ -205,7 +162,7 @@ class _Search:
 
         return best
 
-    def _groups(self, combinations: Sequence[Rows]) -> Iterator[tuple[int, Rows]]:
+    def _groups(self, combinations: Sequence[Columns]) -> Iterator[tuple[int, Columns]]:
         """Combinations for every row, with shape `(choices, rows, value)`, and how many; as many as is well at once."""
         size = max(1, MOST_ROWS // max(1, self.rows))
         for start in range(0, len(combinations), size):
@@ -213,21 +170,23 @@ class _Search:
             values = {name: torch.stack([each[name] for each in group]).unsqueeze(1) for name in group[0]}
             yield len(group), {name: each.expand(-1, self.rows, -1) for name, each in values.items()}
 
-    def _relaxed(self, count: int, given: Rows) -> Rows:
+    def _relaxed(self, count: int, given: Columns) -> Columns:
         """The values, `(choices, rows, value)`, of the best worlds with smooth classes beside so many given ones."""
         every = torch.arange(self.rows, device=self.scm.device).repeat(count)
         found = self.solve(every, {name: each.flatten(0, 1) for name, each in given.items()}, soft=True)
 
         return {name: each.reshape(count, self.rows, -1) for name, each in found.x.items()}
 
-    def _followed(self, x: Rows, values: Rows) -> Rows:
+    def _followed(self, x: Columns, values: Columns) -> Columns:
         """The values with those of frozen variables as their noise makes them, beside what a world has."""
         given = {name: each for name, each in (x | values).items() if name not in self.frozen}
-        after, _ = self.scm.complete_rows(given, {name: self.question.u[name] for name in self.frozen})
+        given_noise = {name: self.question.u[name] for name in self.frozen}
+        empty = self.scm.schema.empty(common_batch({**given_noise, **given}))
+        after = complete_rows(self.scm, sources(given, given_noise), empty).x
 
         return {name: after[name] for name in values}
 
-    def _start(self) -> Solved:
+    def _start(self) -> Worlds:
         """The world with factual classes, or those nearest to them that are allowed."""
         every = torch.arange(self.rows, device=self.scm.device)
         values = {name: self._nearest(name, self.question.x[name]) for name in self.variables}
@@ -242,7 +201,7 @@ class _Search:
 
         return hard if asked is None else hard.clamp(asked.lower, asked.upper)
 
-    def _others(self, name: str, best: Solved) -> Tensor:
+    def _others(self, name: str, best: Worlds) -> Tensor:
         """Other values to try for one variable, `(choices, rows, value)`: all classes, or the whole numbers beside."""
         variable, like = self.variables[name], self.question.x[name]
         if variable.levels:
@@ -253,7 +212,7 @@ class _Search:
 
         return beside.clamp(variable.lower, variable.upper)
 
-    def _try(self, best: Solved, values: Rows, among: Tensor | None = None) -> Tensor:
+    def _try(self, best: Worlds, values: Columns, among: Tensor | None = None) -> Tensor:
         """Solves with given values, `(choices, rows, value)`, where they are others and allowed; keeps what is better.
 
         Args:
@@ -289,5 +248,5 @@ class _Search:
         return better
 
 
-def _one_after_the_other(choices: Sequence[Rows]) -> Rows:
+def _one_after_the_other(choices: Sequence[Columns]) -> Columns:
     return {name: torch.cat([each[name] for each in choices]) for name in choices[0]}

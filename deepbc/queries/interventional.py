@@ -16,17 +16,12 @@ from torch import Tensor
 
 from deepbc.distances import read_distance
 from deepbc.errors import DataError
-from deepbc.queries.answer import RowStatuses, answer
+from deepbc.queries.answer import answer
 from deepbc.queries.question import read_question
 from deepbc.queries.results import Counterfactual
-from deepbc.queries.status import CONVERGED, infeasible
-from deepbc.scm.model import SCM
-
-UNREACHED = infeasible(
-    "No noise leads to these values: the antecedent lies outside the support or bounds of its variable, the variable "
-    "is a deterministic prediction, or a law downstream yields no number. The values are those of the force.",
-    "Ask for a value that the laws can give.",
-)
+from deepbc.queries.status import Outcome, RowStatuses, status_of
+from deepbc.scm import SCM
+from deepbc.scm.completion import Nearest, complete_rows, sources
 
 
 @torch.no_grad()
@@ -62,10 +57,15 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     effects = scm.graph.descendants(*forced)
     values = {name: question.x[name] for name in scm.graph if name not in effects}
     noise = {name: question.u[name] for name in scm.graph if name not in forced}
-    after = scm.complete_rows({**values, **forced}, noise, rest=question.u)
-    reached = torch.zeros(question.batch.numel(), dtype=torch.long, device=scm.device)
+    # Of the many noises that lead to a class or a whole number, the one nearest to the factual one is implied.
+    nearest = {name: Nearest(x, question.u[name]) for name, x in forced.items() if scm.mechanisms[name].discrete}
+    given = sources({**values, **forced}, noise) | nearest
+    after = complete_rows(scm, given, scm.schema.empty([question.rows]))
+    reached = torch.zeros(question.rows, dtype=torch.long, device=scm.device)
+    words = {outcome: status_of(outcome) for outcome in (Outcome.CONVERGED, Outcome.FORCED_MISS)}
+    statuses = RowStatuses(reached, words, miss=Outcome.FORCED_MISS)
 
-    return answer(scm, question, after, read, RowStatuses((CONVERGED, UNREACHED), reached))
+    return answer(scm, question, (after.x, after.u), read, statuses)
 
 
 def _check_forced(value: Tensor, interval: bool, name: str) -> Tensor:

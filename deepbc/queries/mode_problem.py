@@ -1,206 +1,206 @@
-"""What takes part in a question, and in which role: the problem that a solver sees, and the world from its solution."""
+r"""The mode as a problem that a solver sees, and the world from its solution.
 
-__all__ = ["ModePlan"]
+With the antecedent pinned, the free coordinates are the noises :math:`v = u'_A` of its ancestors in scope, and
 
-from collections.abc import Mapping, Sequence
+.. math:: \min_v \; \sum_{j \in A} d_j(v_j, u_j) + \sum_{i \in S} d_i\bigl(f_i^{-1}(x'_{pa(i)}, x^*_i), u_i\bigr)
+
+has no constraint. A variable of the antecedent that its own noise cannot meet constrains the values :math:`F_S(v)`; a
+discrete one whose noise may not move constrains it to the region of its value.
+"""
+
+__all__ = ["ModeProblem"]
+
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import concat_last
-from deepbc.distances import Distance
-from deepbc.mechanisms.regions import HAIR
-from deepbc.queries.discrete_search import Rows, Solved, unchanging
-from deepbc.queries.jacobians import chainable, derive
+from deepbc.distances import Distances
+from deepbc.mechanisms.regions import INTERIOR_MARGIN
+from deepbc.numerics.batched import concat_last
+from deepbc.queries.jacobians import has_chain_rule, implied_and_jacobian
 from deepbc.queries.question import Asked, Question
-from deepbc.scm.model import SCM
+from deepbc.queries.roles import Roles
+from deepbc.queries.search_model import excess, in_noise_precision
+from deepbc.queries.worlds import Columns, Worlds
+from deepbc.scm import SCM
+from deepbc.scm.completion import Known, Nearest, Noise, Reduced, Source, complete_rows, sources
 from deepbc.solvers import Solver
 from deepbc.solvers.problem import Cost, Problem, Solution, SolverStatus, Term
 
 
 @dataclass(frozen=True, slots=True)
-class ModePlan:
-    """What takes part in a question, and in which role.
+class Context:
+    """What the law of a mode is handed beside the free coordinates, row by row.
 
     Args:
-        scm: The model.
+        given: What is given of every variable whose noise is not sought.
+        fixed_noise: The components of noises that are sought, at their end, that no question moves.
+    """
+
+    given: Mapping[str, Source]
+    fixed_noise: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class ModeProblem:
+    """The search for the nearest worlds in which the antecedent holds.
+
+    Args:
+        scm: The model, in the precision of its noise.
         solver: The solver.
         distance: The distance.
         aims: What each variable of the antecedent is to be, with shape `(rows, value)`.
-        names: The antecedent and its causes, in topological order.
-        pinned: The variables whose value is given and whose noise is implied.
-        kept: The discrete variables whose value is given and whose noise, which may not move, has to lead there.
-        free: The variables whose noise is sought.
-        fixed: The variables that cannot change.
-        scope: The variables whose noise may move.
+        roles: Which part each variable has.
     """
 
     scm: SCM
     solver: Solver
-    distance: Distance
+    distance: Distances
     aims: Mapping[str, Asked]
-    names: tuple[str, ...]
-    pinned: tuple[str, ...]
-    kept: tuple[str, ...]
-    free: tuple[str, ...]
-    fixed: tuple[str, ...]
-    scope: frozenset[str]
+    roles: Roles
 
     @classmethod
     def of(
-        cls, scm: SCM, solver: Solver, distance: Distance, scope: Sequence[str], aims: Mapping[str, Asked]
-    ) -> "ModePlan":
-        names = tuple(name for name in scm.graph.order if name in {*aims, *scm.graph.ancestors(*aims)})
-        scm = scm.precise(names)
-        pinned = tuple(
-            name
-            for name in names
-            if name in aims and solver.pins and scm.mechanisms[name].pinnable and not aims[name].interval
-        )
-        kept = tuple(name for name in pinned if scm.variables[name].discrete and name not in scope)
-        pinned = tuple(name for name in pinned if name not in kept)
-        given = (*pinned, *kept)
-        free = tuple(
-            name for name in names if name not in given and name in scope and scm.mechanisms[name].free_noise_dim
-        )
-        fixed = unchanging(scm, names, {*given, *free})
+        cls, scm: SCM, solver: Solver, distance: Distances, scope: Collection[str], aims: Mapping[str, Asked]
+    ) -> "ModeProblem":
+        """Derives the roles of all variables: values are pinned where the solver and the law allow it."""
+        met = [name for name, aim in aims.items() if solver.pins and scm.mechanisms[name].pinnable and not aim.interval]
+        roles = Roles.of(scm, aims, scope, met)
 
-        return cls(scm, solver, distance, aims, names, pinned, kept, free, fixed, frozenset(scope))
+        return cls(in_noise_precision(scm, roles.names), solver, distance, aims, roles)
 
     @property
-    def reaches(self) -> bool:
+    def reachable(self) -> bool:
         """Whether any noise that takes part may move."""
-        return any(name in self.scope for name in (*self.free, *self.pinned))
+        return any(name in self.roles.scope for name in self._carriers)
 
-    def solve(self, question: Question) -> Solved:
+    def solve(self, question: Question) -> Worlds:
         """Solves for all rows, and completes them."""
-        x, u, aims = dict(question.x), dict(question.u), self.aims
-        problem = self._problem(x, u)
+        problem = self._problem(question)
         solution = self.solver.solve(problem)
         lost = ~solution.noises.isfinite().all(-1)
-        status = torch.where(
-            lost & (solution.status == SolverStatus.CONVERGED), int(SolverStatus.NON_FINITE), solution.status
-        )
+        converged = solution.status == SolverStatus.CONVERGED
+        status = torch.where(lost & converged, int(SolverStatus.NON_FINITE), solution.status)
         # A row in which the antecedent holds already stays as it is, to the last digit.
-        holds = torch.stack([each.missed(x[name]).amax(-1) == 0 for name, each in aims.items()]).all(0)
+        holds = torch.stack([each.missed(question.x[name]).amax(-1) == 0 for name, each in self.aims.items()]).all(0)
         status = torch.where(holds, int(SolverStatus.CONVERGED), status)
 
         with torch.no_grad():
-            return Solved(*self._complete(x, u, aims, solution, lost | holds, status != SolverStatus.CONVERGED), status)
+            return self._complete(question, solution, lost | holds, status)
 
     @property
     def _carriers(self) -> tuple[str, ...]:
         """The variables whose noise is charged: those sought first, then those implied."""
-        return (*self.free, *self.pinned)
+        return (*self.roles.free, *self.roles.pinned)
 
     @property
     def _constrained(self) -> list[str]:
         """The variables of the antecedent whose value has to follow from the noise."""
-        return [name for name in self.names if name in self.aims and name not in (*self.pinned, *self.kept)]
+        return [name for name in self.roles.names if name in self.aims and name not in self.roles.met]
 
-    def _problem(self, x: Rows, u: Rows) -> Problem:
-        scm, aims, carriers, constrained = self.scm, self.aims, self._carriers, self._constrained
+    def _problem(self, question: Question) -> Problem:
+        scm, aims, roles, u = self.scm, self.aims, self.roles, question.u
+        constrained, carriers = self._constrained, self._carriers
         empty = next(iter(u.values()))[:, :0]
-        sd = {name: scm.spread(name) for name in constrained}
+        sd = {name: scm.schema.sd(name) for name in constrained}
         with torch.no_grad():
-            given = self._given(x, u)
-            sides = [scm.excess_rows(name, x | {name: aims[name].lower}, u[name]) for name in self.kept]
+            context = self._context(question)
+            sides = [excess(scm, name, {**question.x, name: aims[name].lower}, u[name]) for name in roles.kept]
 
         moving = {name: u[name][:, : scm.mechanisms[name].free_noise_dim] for name in carriers}
         rest = concat_last(list(moving.values()), empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), moving[name].shape[-1]) for name in carriers]
-        moves = [torch.full_like(each, name in self.scope, dtype=torch.bool) for name, each in moving.items()]
-        lone = self.free and chainable(scm, [name for name in self.names if name not in self.fixed])
+        moves = [torch.full_like(each, name in roles.scope, dtype=torch.bool) for name, each in moving.items()]
+        unbounded = [torch.full_like(each, -torch.inf) for each in sides]
+        inside = [torch.full_like(each, -INTERIOR_MARGIN) for each in sides]
+        chained = roles.free and has_chain_rule(scm, [name for name in roles.names if name not in roles.fixed])
 
         return Problem(
             rest=rest,
             movable=concat_last(moves, empty.bool()),
-            lower=concat_last([*(aims[name].lower / sd[name] for name in constrained), *map(_nowhere, sides)], empty),
-            upper=concat_last([*(aims[name].upper / sd[name] for name in constrained), *map(_inside, sides)], empty),
-            given=given,
+            lower=concat_last([*(aims[name].lower / sd[name] for name in constrained), *unbounded], empty),
+            upper=concat_last([*(aims[name].upper / sd[name] for name in constrained), *inside], empty),
+            given=context,
             law=self._law,
             cost=Cost(terms, rest),
-            free=sum(scm.mechanisms[name].free_noise_dim for name in self.free),
-            slopes=self._slopes if lone and not constrained and not self.kept else None,
+            free=sum(scm.mechanisms[name].free_noise_dim for name in roles.free),
+            slopes=self._slopes if chained and not constrained and not roles.kept else None,
         )
 
-    def _given(self, x: Rows, u: Rows) -> dict[str, Tensor]:
-        """What the law needs beside the noise that is sought, row by row."""
-        scm, aims = self.scm, self.aims
-        given = {f"noise of {name}": u[name] for name in self.names if name not in self._carriers}
-        still = {
-            name: scm.mechanisms[name].free_noise_dim for name in self.free if scm.mechanisms[name].fixed_noise_dim
+    def _context(self, question: Question) -> Context:
+        scm, roles = self.scm, self.roles
+        given: dict[str, Source] = {}
+        for name in roles.names:
+            x, u = question.x[name], question.u[name]
+            if name in roles.pinned:
+                aim = self.aims[name].lower
+                # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
+                discrete = name in roles.discrete
+                given[name] = Nearest(aim, u) if discrete else Reduced(aim, scm.mechanisms[name].reduce(aim))
+            elif name in roles.kept:
+                given[name] = Known(self.aims[name].lower, u)
+            elif name in roles.fixed:
+                given[name] = Known(x, u)
+            elif name not in roles.free:
+                given[name] = Noise(u)
+        sizes = {name: scm.mechanisms[name].free_noise_dim for name in roles.free}
+        fixed = {
+            name: question.u[name][:, size:] for name, size in sizes.items() if scm.mechanisms[name].fixed_noise_dim
         }
-        given |= {f"still {name}": u[name][:, size:] for name, size in still.items()}
-        given |= {f"value of {name}": x[name] for name in self.fixed}
-        given |= {f"value of {name}": aims[name].lower for name in (*self.pinned, *self.kept)}
-        given |= {f"reduced {name}": scm.mechanisms[name].reduce(aims[name].lower) for name in self.pinned}
-        # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
-        given |= {f"rest of {name}": u[name] for name in self.pinned if scm.variables[name].discrete}
+
+        return Context(given, fixed)
+
+    def _given(self, v: Tensor, context: Context) -> dict[str, Source]:
+        """What is given of every variable at free coordinates `(rows, free)`."""
+        free = self.roles.free
+        sizes = [self.scm.mechanisms[name].free_noise_dim for name in free]
+        given = dict(context.given)
+        for name, part in zip(free, v.split(sizes, dim=-1) if free else (), strict=True):
+            fixed = context.fixed_noise.get(name)
+            given[name] = Noise(part if fixed is None else concat_last([part, fixed], part))
 
         return given
 
-    def _read(self, v: Tensor, given: Mapping[str, Tensor]) -> tuple[Rows, Rows, Rows]:
-        """Values, what is reduced of them, and noise, by variable."""
-        sizes = [self.scm.mechanisms[name].free_noise_dim for name in self.free]
-        noise = self._named("noise of", given)
-        for name, part in zip(self.free, v.split(sizes, dim=-1) if self.free else (), strict=True):
-            still = given.get(f"still {name}")
-            noise[name] = part if still is None else concat_last([part, still], part)
-
-        return self._named("value of", given), self._named("reduced", given), noise
-
-    def _named(self, what: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: given[f"{what} {name}"] for name in self.names if f"{what} {name}" in given}
-
-    def _law(self, v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _law(self, v: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """What the noise that is sought implies, and the values that are constrained, in standard deviations."""
-        scm = self.scm
-        values, reduced, noise = self._read(v, given)
-        rest = self._named("rest of", given)
-        after, implied = scm.complete_rows(values, noise, names=self.names, reduced=reduced, rest=rest)
-        sides = [scm.excess_rows(name, after, given[f"noise of {name}"]) for name in self.kept]
+        scm, roles = self.scm, self.roles
+        given = self._given(v, context)
+        done = complete_rows(scm, given, v[:, :0], roles.names)
+        sides = [excess(scm, name, done.x, done.u[name]) for name in roles.kept]
+        values = [done.x[name] / scm.schema.sd(name) for name in self._constrained]
 
         return (
-            concat_last([implied[name] for name in self.pinned], v[:, :0]),
-            concat_last([*(after[name] / scm.spread(name) for name in self._constrained), *sides], v[:, :0]),
+            concat_last([done.u[name] for name in roles.pinned], v[:, :0]),
+            concat_last([*values, *sides], v[:, :0]),
         )
 
-    def _slopes(self, v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        return derive(self.scm, self.names, self._read(v, given), self.free)
+    def _slopes(self, v: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+        return implied_and_jacobian(self.scm, self.roles, self._given(v, context), v[:, :0])
 
-    def _complete(
-        self, x: Rows, u: Rows, aims: Mapping[str, Asked], solution: Solution, stays: Tensor, failed: Tensor
-    ) -> tuple[Rows, Rows]:
+    def _complete(self, question: Question, solution: Solution, stays: Tensor, status: Tensor) -> Worlds:
         """Completes the world from the solution; what no change reaches keeps its values to the last digit.
 
         A row that failed has the values that its noise leads to, whatever was asked for.
         """
-        scm, carriers = self.scm, self._carriers
+        scm, carriers, x, u = self.scm, self._carriers, question.x, question.u
+        stays = stays.unsqueeze(-1)
         sizes = [scm.mechanisms[name].free_noise_dim for name in carriers]
         parts = solution.noises.split(sizes, dim=-1) if carriers else ()
         found = {
-            name: torch.where(stays.unsqueeze(-1), u[name], concat_last([part, u[name][:, part.shape[-1] :]], part))
+            name: torch.where(stays, u[name], concat_last([part, u[name][:, part.shape[-1] :]], part))
             for name, part in zip(carriers, parts, strict=True)
         }
         changing = {*carriers, *scm.graph.descendants(*carriers)}
-        values = {name: x[name] for name in scm.graph if name not in changing}
-        given = (*self.pinned, *self.kept)
-        values |= {name: torch.where(stays.unsqueeze(-1), x[name], aims[name].lower) for name in given}
-        after, noise = scm.complete_rows(values, {**u, **found})
+        kept: Columns = {name: x[name] for name in scm.graph if name not in changing}
+        asked = {name: torch.where(stays, x[name], self.aims[name].lower) for name in self.roles.met}
+        empty = scm.schema.empty([question.rows])
+        done = complete_rows(scm, sources({**kept, **asked}, {**u, **found}), empty)
+        after = done.x
+        failed = status != SolverStatus.CONVERGED
         if failed.any():
-            led_to, _ = scm.complete_rows({name: x[name] for name in scm.graph if name not in changing}, {**u, **found})
+            led_to = complete_rows(scm, sources(kept, {**u, **found}), empty).x
             after = {name: torch.where(failed.unsqueeze(-1), led_to[name], after[name]) for name in after}
 
-        return {name: torch.where(stays.unsqueeze(-1), x[name], after[name]) for name in after}, noise
-
-
-def _nowhere(sides: Tensor) -> Tensor:
-    """The lower ends of sides that have none."""
-    return torch.full_like(sides, -torch.inf)
-
-
-def _inside(sides: Tensor) -> Tensor:
-    """The upper ends of sides of a region, by a hair inside."""
-    return torch.full_like(sides, -HAIR)
+        return Worlds({name: torch.where(stays, x[name], after[name]) for name in after}, done.u, status)

@@ -14,11 +14,13 @@ from deepbc._validation import check_batches, check_finite, name_rows, pick
 from deepbc.data.reading import read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
+from deepbc.numerics.batched import select
 from deepbc.queries.antecedents import Interval
-from deepbc.scm.model import SCM
+from deepbc.scm import SCM
+from deepbc.scm.completion import complete_read
 
-# Intervals are drawn in by so many standard deviations, so that rounding cannot leave them.
-HAIR = 1e-6
+# Intervals are shrunk by so many standard deviations at each end, so that rounding cannot leave them.
+INTERIOR_MARGIN = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +41,17 @@ class Asked:
         """How far each component lies outside, with the shape of the values."""
         return torch.maximum(self.lower - x, x - self.upper).clamp_min(0.0)
 
-    def repeat(self, count: int) -> "Asked":
-        """Repeats all rows so many times, one after the other."""
-        return Asked(self.lower.repeat(count, 1), self.upper.repeat(count, 1), self.interval)
-
-    def select(self, rows: Tensor | slice) -> "Asked":
-        """Takes the given rows."""
-        return Asked(self.lower[rows], self.upper[rows], self.interval)
-
     def finite(self) -> "Asked":
         """The same with the other end in the place of an infinite one."""
         lower = torch.where(self.lower.isfinite(), self.lower, self.upper)
 
         return Asked(lower, torch.where(self.upper.isfinite(), self.upper, self.lower), self.interval)
 
-    def drawn_in(self, sd: Tensor) -> "Asked":
-        """Draws an interval in by a hair, at most to its middle."""
-        hair = torch.minimum(HAIR * sd.expand_as(self.lower), (self.upper - self.lower) / 2)
+    def shrunk(self, sd: Tensor) -> "Asked":
+        """The interval without an interior margin at both ends, at most to its middle."""
+        margin = torch.minimum(INTERIOR_MARGIN * sd.expand_as(self.lower), (self.upper - self.lower) / 2)
 
-        return Asked(self.lower + hair, self.upper - hair, True)
+        return Asked(self.lower + margin, self.upper - margin, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +70,16 @@ class Question:
     asked: Mapping[str, Asked]
     batch: torch.Size
 
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.batch.numel()
+
     def select(self, rows: Tensor | slice) -> "Question":
         """Takes the given rows."""
-        x, u = ({name: each[rows] for name, each in part.items()} for part in (self.x, self.u))
-        asked = {name: each.select(rows) for name, each in self.asked.items()}
+        x = select(self.x, rows)
 
-        return Question(x, u, asked, torch.Size([len(next(iter(x.values())))]))
+        return Question(x, select(self.u, rows), select(self.asked, rows), next(iter(x.values())).shape[:1])
 
 
 def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
@@ -89,7 +87,9 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
 
     An antecedent outside the bounds of its variable is no error here: the answer says that it cannot be reached.
     """
-    x, u = scm.factual_rows(factual)
+    with torch.no_grad():
+        world = complete_read(scm, factual)
+    x, u = world.x, world.u
     columns = antecedent if isinstance(antecedent, Mapping) else _columns(scm, antecedent)
     if not len(columns):
         raise DataError("antecedent: expected at least one variable, got none. Write for example {'x': 3.0}.")
@@ -112,7 +112,7 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
 
 def _columns(scm: SCM, antecedent: Any) -> dict[str, Any]:
     """The columns of a data frame, with vectors joined and labels as they were."""
-    levels = scm.levels
+    levels = scm.schema.levels
     read_in = read(antecedent, "antecedent", tuple(scm.graph), levels=levels)
 
     return {name: levels[name].labels(each) if name in levels else each for name, each in read_in.items()}

@@ -17,7 +17,6 @@ from deepbc.data.frames import frame
 from deepbc.data.world import World
 from deepbc.graph import CausalGraph
 from deepbc.plots import Drawing, plot_counterfactual, plot_samples
-from deepbc.queries.status import CONVERGED
 
 if TYPE_CHECKING:
     import pandas
@@ -123,7 +122,7 @@ class Counterfactual:
             labels={name: [str(item) for item in each.items] for name, each in self._levels().items()},
             moved={name: each.reshape(*samples, rows) for name, each in self.moved.items()},
             asked=tuple(self.antecedent),
-            held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == CONVERGED, dtype=bool)),
+            held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == "converged", dtype=bool)),
             caption=f"{self.batch[0]:,} samples, {caption}" if self.diagnostics else caption,
         )
 

@@ -1,35 +1,51 @@
-r"""The density of the worlds in which the antecedent holds, in free coordinates, and worlds drawn from it."""
+r"""The density of the worlds in which the antecedent holds, in free coordinates, and worlds drawn from it.
 
-__all__ = ["DrawPlan", "Part"]
+The coordinates are the noises that are sought, moves of the noise of discrete variables, and a standard-normal variable
+for each noise that is confined to a region: an interval, a class, or the factual noise that a class does not tell.
+"""
 
-from collections.abc import Callable, Mapping, Sequence
+__all__ = ["SampleTarget", "SampledWorlds"]
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from deepbc._validation import check_classes
-from deepbc.data.variables import concat_last
-from deepbc.distances import Distance, Power
+from deepbc.distances import Distances
 from deepbc.errors import SettingError
 from deepbc.mechanisms import Discrete
+from deepbc.numerics.batched import concat_last, repeat
 from deepbc.numerics.counter_rng import Streams
-from deepbc.numerics.truncated_normal import truncated
-from deepbc.queries.backtracking import Mode, drawn_in
-from deepbc.queries.discrete_search import Rows, unchanging
+from deepbc.queries.backtracking import inside_bounds
+from deepbc.queries.confined_noise import InsideInterval, InsideRegion, IntervalEnds
 from deepbc.queries.question import Asked, Question
+from deepbc.queries.roles import Roles
+from deepbc.queries.search_model import relaxed
+from deepbc.queries.worlds import Columns
 from deepbc.samplers import Sampler
 from deepbc.samplers.bridge_sampling import log_evidence
 from deepbc.samplers.target import Draws, Target
-from deepbc.scm.model import SCM
+from deepbc.scm import SCM
+from deepbc.scm.completion import (
+    Known,
+    Noise,
+    Reduced,
+    Source,
+    complete_rows,
+    join_parents,
+    sources,
+)
 from deepbc.solvers.problem import Cost, Term
 
-# So far into an interval, in standard deviations, one looks to see whether its law rises.
+# So far into an interval, in standard deviations, the sign of its law's derivative is looked at.
 STRIDE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SampledWorlds:
     """Samples of some rows.
 
     Args:
@@ -37,213 +53,235 @@ class Part:
         u: Noise, with shape `(samples, rows, noise)`.
         rest: Factual noise that was drawn with each sample, of discrete variables.
         draws: What the sampler says.
-        evidence: The logarithm of how much the density of each row holds, with shape `(rows,)`, where that was asked.
+        log_evidence: The log normalising constant of each row, with shape `(rows,)`, where that was asked.
     """
 
-    x: Rows
-    u: Rows
-    rest: Rows
+    x: Columns
+    u: Columns
+    rest: Columns
     draws: Draws
-    evidence: Tensor
+    log_evidence: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class DrawPlan:
-    """Which part each variable has in the samples.
+class Context:
+    """What the law of the samples is handed beside the free coordinates, row by row.
 
     Args:
-        scm: The model.
+        given: What is given of every variable whose noise is neither sought nor confined to a region.
+        asked: The antecedent.
+        fixed_noise: The components of noises that are sought, at their end, that no question moves.
+        intervals: The intervals in which values are free.
+        factual: The factual values of discrete variables whose factual noise is drawn.
+        factual_parents: The factual values of the parents of these.
+    """
+
+    given: Mapping[str, Source]
+    asked: Mapping[str, Asked]
+    fixed_noise: Columns
+    intervals: Mapping[str, IntervalEnds]
+    factual: Columns
+    factual_parents: Columns
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTarget:
+    """The density of the worlds of a question: which part each variable has in it.
+
+    Args:
+        scm: The model, with straight-through relaxations of the discrete variables whose noise moves freely.
         sampler: The sampler.
         distance: The distance.
-        asked: The antecedent, intervals drawn in.
-        names: The antecedent and its causes, in topological order.
-        pinned: The variables whose value is given and whose noise is implied.
-        inside: The variables whose value is free inside an interval and whose noise is implied.
-        free: The variables whose noise is sought.
-        direct: The variables whose noise is drawn from its own density.
+        roles: The roles of the question.
+        pinned: The numbers whose value is given and whose noise is implied.
+        inside: The numbers whose value is free inside an interval.
+        free: The numbers whose noise is sought.
+        direct: The variables that take no part, whose noise is drawn from its own density.
         classes: The discrete variables whose factual noise is sought too: those that take part.
         chosen: Those of them that the antecedent asks for.
-        scope: The variables whose noise may move.
+        stepping: Those of them whose noise moves freely.
     """
 
     scm: SCM
     sampler: Sampler
-    distance: Distance
-    asked: Mapping[str, Asked]
-    names: tuple[str, ...]
+    distance: Distances
+    roles: Roles
     pinned: tuple[str, ...]
     inside: tuple[str, ...]
     free: tuple[str, ...]
     direct: tuple[str, ...]
     classes: tuple[str, ...]
     chosen: tuple[str, ...]
-    scope: tuple[str, ...]
+    stepping: tuple[str, ...]
 
     @classmethod
-    def of(cls, scm: SCM, sampler: Sampler, distance: Distance, scope: Sequence[str], question: Question) -> "DrawPlan":
-        asked = {name: drawn_in(scm, name, each) if each.interval else each for name, each in question.asked.items()}
-        names = tuple(name for name in scm.graph.order if name in {*asked, *scm.graph.ancestors(*asked)})
-        met = () if sampler.penalty else tuple(name for name in names if name in asked)
-        for name in met:
-            if not scm.mechanisms[name].pinnable:
-                _check_drawable(name, "it has no noise of its own that meets any value", sampler)
-            if name not in scope:
-                _check_drawable(name, "its own noise is out of scope", sampler)
-
-        moving = [name for name in scm.graph.order if name in scope and scm.mechanisms[name].free_noise_dim]
-        for name in moving:
-            if name not in met:
-                _check_proper_weight(distance.weight(name), name)
-                distance.of(name).check_proper(question.u[name][:1], f"distance of {name!r}")
-        apart = {name for name in moving if name not in names and isinstance(distance.of(name), Power)}
-        direct = tuple(name for name in moving if name in apart and not sampler.penalty)
-        fixed = unchanging(scm, names, {*moving, *met})
-        discrete = [name for name in scm.graph.order if scm.variables[name].discrete]
-        classes = [name for name in discrete if name in names and name not in fixed]
-        check_classes(sampler.penalty is None, classes, sampler)
-        classes += [name for name in discrete if name in moving and name not in (*names, *direct)]
-        numbers = [name for name in met if name not in discrete]
-        stepping = [name for name in classes if name in scope and name not in met]
+    def of(
+        cls, scm: SCM, sampler: Sampler, distance: Distances, scope: Collection[str], question: Question
+    ) -> "SampleTarget":
+        """Derives the parts of all variables, and checks that each has a density to be drawn from."""
+        asked = question.asked
+        roles = Roles.of(scm, asked, scope, () if sampler.penalty else asked)
+        _check_density(scm, sampler, distance, roles, question)
+        apart = [name for name in roles.movable if name not in roles.names]
+        drawn = [] if sampler.penalty else [name for name in apart if distance.of(name).drawable]
+        upstream = [name for name in roles.discrete if name in roles.names and name not in roles.fixed]
+        check_classes(sampler.penalty is None, upstream, sampler)
+        classes = [*upstream, *(name for name in roles.discrete if name in apart and name not in drawn)]
+        stepping = tuple(name for name in classes if name in roles.scope and name not in roles.met)
+        numbers = [name for name in roles.met if name not in roles.discrete]
+        others = {*roles.met, *drawn, *roles.discrete}
 
         return cls(
-            scm.softened(stepping, hard=True),
+            relaxed(scm, stepping, straight_through=True),
             sampler,
             distance,
-            asked,
-            names,
-            tuple(name for name in numbers if not asked[name].interval),
-            tuple(name for name in numbers if asked[name].interval),
-            tuple(name for name in moving if name not in (*met, *direct, *discrete)),
-            direct,
-            tuple(classes),
-            tuple(name for name in classes if name in met),
-            tuple(scope),
+            roles,
+            pinned=tuple(name for name in numbers if not asked[name].interval),
+            inside=tuple(name for name in numbers if asked[name].interval),
+            free=tuple(name for name in roles.movable if name not in others),
+            direct=tuple(drawn),
+            classes=tuple(classes),
+            chosen=tuple(name for name in classes if name in roles.met),
+            stepping=stepping,
         )
 
     @property
     def drawn(self) -> tuple[str, ...]:
         """The discrete variables whose factual noise is drawn: all but those that nothing can change."""
-        outside = [name for name in self.scm.graph if self.scm.variables[name].discrete and name not in self.names]
+        outside = [name for name in self.scm.graph if name in self.roles.discrete and name not in self.roles.names]
 
         return (*self.classes, *(name for name in outside if name not in self.classes))
-
-    @property
-    def stepping(self) -> tuple[str, ...]:
-        """The discrete variables whose noise moves freely."""
-        return tuple(name for name in self.classes if name in self.scope and name not in self.chosen)
 
     def draw(
         self,
         question: Question,
-        mode: Mode,
-        rows: Tensor,
+        start: Columns,
         samples: int,
         streams: Streams,
-        told: Callable[[], None],
+        on_progress: Callable[[], None],
         *,
         weigh: bool = False,
-    ) -> Part:
-        """Draws samples of some rows, and completes them; says how much each density holds if it is to."""
-        scm = self.scm
-        x, u = ({name: each[rows] for name, each in part.items()} for part in (question.x, question.u))
-        target = self._target(x, u, {name: each[rows] for name, each in mode.u.items()}, rows)
-        draws = self.sampler.sample(target, samples, streams, told)
-        evidence = log_evidence(target, draws.v, streams) if weigh else target.start.new_zeros(len(rows))
+    ) -> SampledWorlds:
+        """Draws samples of every row of a question, and completes them.
 
-        with torch.no_grad():
-            # As rows, one sample after the other.
-            given = {name: each.repeat(samples, 1) for name, each in target.given.items()}
-            world = self._walk(draws.v.flatten(0, 1).to(scm.dtype), given)
-            noise = {name: each.repeat(samples, 1) for name, each in u.items()}
-            rest = world.rest | self._factual(x, samples, streams)
-            noise |= rest | world.u
-            for name in self.direct:
-                moving, still = scm.mechanisms[name].free_noise_dim, scm.mechanisms[name].fixed_noise_dim
-                chance = streams.uniform(samples * moving, "noise", name)
-                move = self._power(name).draw(chance, self.distance.weight(name)).to(noise[name])
-                move = move.reshape(len(rows), samples, moving).transpose(0, 1).flatten(0, 1)
-                noise[name] = noise[name] + torch.nn.functional.pad(move, (0, still))
-            carriers = (*self.free, *self.direct, *self.pinned, *self.inside, *self.chosen, *self.stepping)
-            changing = {*carriers, *scm.graph.descendants(*carriers)}
-            values = {name: each.repeat(samples, 1) for name, each in x.items() if name not in changing} | world.x
-            after, noise = scm.complete_rows(values, noise)
+        Args:
+            question: The question, with the roles of this one.
+            start: The noise of the modes, where chains start, with shape `(rows, noise)`.
+            samples: How many samples of each row.
+            streams: The random numbers of each row.
+            on_progress: To call once for each part of the work.
+            weigh: Whether to compute the normalising constant of each density, too.
+        """
+        target = self._target(question, start)
+        draws = self.sampler.sample(target, samples, streams, on_progress)
+        evidence = log_evidence(target, draws.v, streams) if weigh else target.start.new_zeros(question.rows)
 
-        shape = (samples, len(rows), -1)
-        return Part(
-            {name: each.reshape(shape) for name, each in after.items()},
-            {name: each.reshape(shape) for name, each in noise.items()},
-            {name: each.reshape(shape) for name, each in rest.items()},
-            draws,
-            evidence,
-        )
+        return self._complete(question, target, draws, streams, evidence)
 
-    def _factual(self, x: Rows, samples: int, streams: Streams) -> Rows:
+    @torch.no_grad()
+    def _complete(
+        self, question: Question, target: Target, draws: Draws, streams: Streams, evidence: Tensor
+    ) -> SampledWorlds:
+        """Completes the worlds of samples, as rows, one sample after the other."""
+        scm, samples, rows = self.scm, len(draws.v), question.rows
+        x, u = repeat(dict(question.x), samples), repeat(dict(question.u), samples)
+        world = self._world(draws.v.flatten(0, 1).to(scm.dtype), repeat(target.given, samples))
+        rest = world.rest | self._factual(question.x, samples, streams)
+        noise = u | rest | world.u
+        for name in self.direct:
+            free, fixed = scm.mechanisms[name].free_noise_dim, scm.mechanisms[name].fixed_noise_dim
+            uniform = streams.uniform(samples * free, "noise", name)
+            move = self.distance.of(name).draw(uniform, self.distance.weight(name)).to(noise[name])
+            move = move.reshape(rows, samples, free).transpose(0, 1).flatten(0, 1)
+            noise[name] = noise[name] + torch.nn.functional.pad(move, (0, fixed))
+        carriers = (*self.free, *self.direct, *self.pinned, *self.inside, *self.chosen, *self.stepping)
+        changing = {*carriers, *scm.graph.descendants(*carriers)}
+        values = {name: each for name, each in x.items() if name not in changing} | world.x
+        done = complete_rows(scm, sources(values, noise), scm.schema.empty([samples * rows]))
+
+        def split(columns: Columns) -> Columns:
+            return {name: each.reshape(samples, rows, -1) for name, each in columns.items()}
+
+        return SampledWorlds(split(done.x), split(done.u), split(rest), draws, evidence)
+
+    def _factual(self, x: Mapping[str, Tensor], samples: int, streams: Streams) -> Columns:
         """Draws the factual noise of discrete variables that take no part, `(samples * rows, noise)`."""
         drawn = {}
         for name in self.drawn:
             if name in self.classes:
                 continue
             mechanism = self.scm.mechanisms[name]
-            parents = concat_last([x[parent] for parent in self.scm.graph.parents(name)], x[name][:, :0])
-            chance = streams.uniform(samples * mechanism.noise_dim, "factual", name)
-            chance = chance.reshape(len(x[name]), samples, -1).transpose(0, 1).flatten(0, 1).to(x[name])
-            drawn[name] = mechanism.draw(x[name].repeat(samples, 1), parents.repeat(samples, 1), chance)
+            parents = join_parents(self.scm, name, x)
+            uniform = streams.uniform(samples * mechanism.noise_dim, "factual", name)
+            uniform = uniform.reshape(len(x[name]), samples, -1).transpose(0, 1).flatten(0, 1).to(x[name])
+            drawn[name] = mechanism.draw(x[name].repeat(samples, 1), parents.repeat(samples, 1), uniform)
 
         return drawn
 
-    def _power(self, name: str) -> Power:
-        distance = self.distance.of(name)
-        assert isinstance(distance, Power)  # noqa: S101 # `of` saw to it
-
-        return distance
-
-    def _target(self, x: Rows, u: Rows, mode: Rows, rows: Tensor) -> Target:
-        """The density of the free coordinates of some rows: noises, and a normal variable for each interval."""
-        scm, carriers = self.scm, (*self.free, *self.pinned, *self.inside)
-        asked = {name: each.select(rows) for name, each in self.asked.items()}
-        fixed = unchanging(scm, self.names, {*carriers, *self.classes})
-        empty = next(iter(u.values()))[:, :0]
-
+    def _target(self, question: Question, mode: Columns) -> Target:
+        """The density of the free coordinates of all rows."""
+        carriers = (*self.free, *self.pinned, *self.inside)
+        empty = next(iter(question.u.values()))[:, :0]
         with torch.no_grad():
-            given = {f"noise of {name}": u[name] for name in self.names if name not in self.free}
-            given |= {f"still {name}": u[name][:, scm.mechanisms[name].free_noise_dim :] for name in self.free}
-            given |= {f"value of {name}": x[name] for name in fixed}
-            given |= {f"value of {name}": asked[name].lower for name in self.pinned}
-            for name, each in asked.items():
-                given |= {f"lower {name}": each.lower, f"upper {name}": each.upper}
-            for name in (*self.pinned, *self.inside):
-                given |= {f"reduced lower {name}": scm.mechanisms[name].reduce(asked[name].finite().lower)}
-            for name in self.inside:
-                given |= {f"reduced upper {name}": scm.mechanisms[name].reduce(asked[name].finite().upper)}
-                given |= {f"rising {name}": self._rising(name, x, asked[name])}
-            for name in self.classes:
-                parents = concat_last([x[parent] for parent in scm.graph.parents(name)], empty)
-                given |= {f"factual {name}": x[name], f"factual parents of {name}": parents}
+            context = self._context(question)
 
-        def law(v: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-            world = self._walk(v, given)
+        def law(v: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+            world = self._world(v, context)
 
             return concat_last([self._moving(name, world.u[name]) for name in carriers], v[:, :0]), world.further
 
-        u, mode = ({name: self._moving(name, each) for name, each in part.items()} for part in (u, mode))
+        u, start = ({name: self._moving(name, each) for name, each in part.items()} for part in (question.u, mode))
         rest = concat_last([u[name] for name in carriers], empty)
         terms = [Term(self.distance.of(name), self.distance.weight(name), u[name].shape[-1]) for name in carriers]
         # The coordinates, in the order of `_split`: noises, moves of noises, and normal variables.
         normal = [torch.zeros_like(u[name]) for name in (*self.inside, *self.chosen, *self.classes)]
-        start = [*(mode[name] for name in self.free), *(mode[name] - u[name] for name in self.stepping), *normal]
+        first = [*(start[name] for name in self.free), *(start[name] - u[name] for name in self.stepping), *normal]
         middle = [*(u[name] for name in self.free), *(torch.zeros_like(u[name]) for name in self.stepping), *normal]
         spread = [torch.full_like(u[name][0], self._width(name)) for name in (*self.free, *self.stepping)]
         spread += [torch.ones_like(each[0]) for each in normal]
 
         return Target(
             rest=rest,
-            start=concat_last(start, empty).double(),
+            start=concat_last(first, empty).double(),
             middle=concat_last(middle, empty).double(),
             spread=torch.cat([empty[0], *spread]).double(),
-            given=given,
+            given=context,
             law=law,
             cost=Cost(terms, rest),
         )
+
+    def _context(self, question: Question) -> Context:
+        scm, roles, x, u = self.scm, self.roles, question.x, question.u
+        asked = {
+            name: inside_bounds(scm, name, each) if each.interval else each for name, each in question.asked.items()
+        }
+        given: dict[str, Source] = {}
+        for name in roles.names:
+            if name in self.pinned:
+                value = asked[name].lower
+                given[name] = Reduced(value, scm.mechanisms[name].reduce(value), volume=True)
+            elif name in roles.fixed:
+                given[name] = Known(x[name], u[name])
+            elif name not in (*self.free, *self.inside, *self.classes):
+                given[name] = Noise(u[name])
+
+        return Context(
+            given=given,
+            asked=asked,
+            fixed_noise={name: u[name][:, scm.mechanisms[name].free_noise_dim :] for name in self.free},
+            intervals={name: self._ends(name, x, asked[name], u[name]) for name in self.inside},
+            factual={name: x[name] for name in self.classes},
+            factual_parents={name: join_parents(scm, name, x) for name in self.classes},
+        )
+
+    def _ends(self, name: str, x: Mapping[str, Tensor], asked: Asked, rest: Tensor) -> IntervalEnds:
+        law, finite = self.scm.mechanisms[name], asked.finite()
+        inward = torch.where(asked.lower.isfinite(), STRIDE, -STRIDE) * self.scm.schema.sd(name)
+        parents = join_parents(self.scm, name, x)
+        noises = [law.abduct(spot, parents) for spot in (finite.lower, finite.lower + inward)]
+        rising = (noises[1] - noises[0]) * inward >= 0
+
+        return IntervalEnds(asked, law.reduce(finite.lower), law.reduce(finite.upper), rising, rest)
 
     def _moving(self, name: str, u: Tensor) -> Tensor:
         """The part of a noise that may move."""
@@ -253,7 +291,7 @@ class DrawPlan:
         """The standard deviation of a move, with squared distances."""
         return float((2 * (self.distance.weight(name) or 1.0)) ** -0.5)
 
-    def _split(self, v: Tensor) -> tuple[Rows, ...]:
+    def _split(self, v: Tensor) -> tuple[Columns, ...]:
         """Splits coordinates: free noises, moves, and normal variables for intervals, classes and factual noise."""
         groups = (self.free, self.stepping, self.inside, self.chosen, self.classes)
         sizes = [self.scm.mechanisms[name].free_noise_dim for group in groups for name in group]
@@ -261,123 +299,75 @@ class DrawPlan:
 
         return tuple({name: next(parts) for name in group} for group in groups)
 
-    def _rising(self, name: str, x: Rows, asked: Asked) -> Tensor:
-        """Whether the value rises with the noise, with shape `(rows, 1)`."""
-        scm = self.scm
-        end = asked.finite().lower
-        inward = torch.where(asked.lower.isfinite(), STRIDE, -STRIDE) * scm.spread(name)
-        parents = concat_last([x[parent] for parent in scm.graph.parents(name)], end[:, :0])
-        noises = [scm.mechanisms[name].abduct(spot, parents) for spot in (end, end + inward)]
-
-        return (noises[1] - noises[0]) * inward >= 0
-
-    def _walk(self, v: Tensor, given: Mapping[str, Tensor]) -> "_World":
+    def _world(self, v: Tensor, context: Context) -> "_World":
         """Completes the antecedent and its causes from the free coordinates, `(rows, free)`."""
-        scm, penalty = self.scm, self.sampler.penalty
+        scm, penalty, names = self.scm, self.sampler.penalty, self.roles.names
         free, moves, inside, chosen, normal = self._split(v)
-        free = {name: concat_last([each, given[f"still {name}"]], v) for name, each in free.items()}
-        values = {name: given[f"value of {name}"] for name in self.names if f"value of {name}" in given}
-        held = [name for name in self.names if name not in (*self.free, *self.pinned, *self.inside, *self.classes)]
-        noise = {name: given[f"noise of {name}"] for name in held}
-        noise |= {name: free[name] for name in self.free if name in self.names}
-        reduced = {name: given[f"reduced lower {name}"] for name in self.pinned}
-        volumes: Rows | None = None if penalty else {}
+        free = {name: concat_last([each, context.fixed_noise[name]], v) for name, each in free.items()}
         further = v.new_zeros(len(v))
-
-        rest: Rows = {}
+        rest: Columns = {}
         for name, w in normal.items():
-            rest[name], more = self._rest(name, w, given)
-            further = further + more
-        noise |= {name: rest[name] + moves[name] if name in moves else rest[name] for name in self.classes}
-
-        for name in self.names:
-            if name not in (*self.inside, *self.chosen):
-                continue
-            # What lies upstream first: the region of the noise depends on it.
-            noise.pop(name, None)
-            causes = [each for each in self.names if each in scm.graph.ancestors(name)]
-            x, u = scm.complete_rows(values, noise, names=causes, reduced=reduced, volumes=volumes)
-            values, noise = values | x, noise | u
-            if name in inside:
-                noise[name], more = self._inside(name, inside[name], values, given)
-            else:
-                noise[name], more = self._class(name, chosen[name], values, rest[name], given)
-                values |= {} if self.asked[name].interval else {name: given[f"lower {name}"]}
+            rest[name], more = self._rest(name, w, context)
             further = further + more
 
-        x, u = scm.complete_rows(values, noise, names=self.names, reduced=reduced, volumes=volumes)
-        for volume in (volumes or {}).values():
-            further = further + volume
-        for name in self.asked if penalty else ():
-            ends = Asked(given[f"lower {name}"], given[f"upper {name}"], self.asked[name].interval)
-            further = further - (penalty or 0.0) * (ends.missed(x[name]) / scm.spread(name)).square().sum(-1)
-        u = noise | u
-        for name in self.classes:
+        noise = free | {name: rest[name] + moves[name] if name in moves else rest[name] for name in normal}
+        given: dict[str, Source] = {**context.given, **{name: Noise(u) for name, u in noise.items()}}
+        for name, w in inside.items():
+            given[name] = InsideInterval(w, context.intervals[name], self._width(name))
+        for name, w in chosen.items():
+            given[name] = InsideRegion(w, context.asked[name], rest[name], self._width(name))
+        done = complete_rows(scm, given, v[:, :0], names)
+
+        regions = [name for name in names if name in inside or name in chosen]
+        for name in (*regions, *self.pinned):
+            further = further + done.log_density[name]
+        for name in context.asked if penalty else ():
+            missed = context.asked[name].missed(done.x[name]) / scm.schema.sd(name)
+            further = further - (penalty or 0.0) * missed.square().sum(-1)
+        u = noise | done.u
+        for name in normal:
             further = further - self.distance.moved(name, u[name], rest[name])
 
-        return _World(x, u | free, rest, further)
+        return _World(done.x, u, rest, further)
 
-    def _rest(self, name: str, w: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _rest(self, name: str, w: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """The factual noise of a discrete variable from normal variables, and what it adds to the density."""
-        x, parents = given[f"factual {name}"], given[f"factual parents of {name}"]
-        u, volume = self._discrete(name).region(x, x, parents).inside(w, torch.zeros_like(w), 1.0)
+        x, law = context.factual[name], self.scm.mechanisms[name]
+        assert isinstance(law, Discrete)  # noqa: S101 # its variable is
+        u, volume = law.region(x, x, context.factual_parents[name]).inside(w, torch.zeros_like(w), 1.0)
 
         return u, volume - 0.5 * u.square().sum(-1)
-
-    def _class(self, name: str, w: Tensor, x: Rows, rest: Tensor, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The noise of a discrete variable whose value is asked for, from normal variables, and its volume."""
-        parents = concat_last([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
-        region = self._discrete(name).region(given[f"lower {name}"], given[f"upper {name}"], parents)
-
-        return region.inside(w, rest, self._width(name))
-
-    def _discrete(self, name: str) -> Discrete:
-        mechanism = self.scm.mechanisms[name]
-        assert isinstance(mechanism, Discrete)  # noqa: S101 # its variable is
-
-        return mechanism
-
-    def _inside(self, name: str, w: Tensor, x: Rows, given: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The noise of a variable inside its interval, from a normal variable, and what that adds to the density.
-
-        The noise is normal around the factual one, between the noises of the ends of the interval. With squared
-        distances that is its density, so that what is added is the mass between the ends.
-        """
-        mechanism, rest = self.scm.mechanisms[name], given[f"noise of {name}"]
-        parents = concat_last([x[parent] for parent in self.scm.graph.parents(name)], w[:, :0])
-        width = self._width(name)
-        rising = given[f"rising {name}"]
-        ends = []
-        for end, outside in (("lower", -torch.inf), ("upper", torch.inf)):
-            finite = given[f"{end} {name}"].isfinite()
-            noise = (mechanism.abduct_reduced(given[f"reduced {end} {name}"], parents) - rest) / width
-            ends.append(torch.where(finite, noise, torch.where(rising, outside, -outside)))
-        moved, log_mass = truncated(w, torch.minimum(*ends), torch.maximum(*ends))
-        added = log_mass - 0.5 * w.square() + 0.5 * moved.square()
-
-        return rest + width * moved, added.sum(-1)
 
 
 @dataclass(frozen=True, slots=True)
 class _World:
     """Values, noise and drawn factual noise of what takes part, and what the density has beside the cost."""
 
-    x: Rows
-    u: Rows
-    rest: Rows
+    x: Columns
+    u: Columns
+    rest: Columns
     further: Tensor
 
 
-def _check_proper_weight(weight: float, name: str) -> None:
-    if weight == 0:
-        raise SettingError(
-            f"distance: the weight of {name!r} is 0, so that its noise has no density to be drawn from. Give it a "
-            f"small weight, or leave it out of the scope."
-        )
+def _check_density(scm: SCM, sampler: Sampler, distance: Distances, roles: Roles, question: Question) -> None:
+    """Every antecedent is met by its own noise, and every noise that moves has a density."""
+    for name in roles.met:
+        if not scm.mechanisms[name].pinnable:
+            _fail_undrawable(name, "it has no noise of its own that meets any value", sampler)
+        if name not in roles.scope:
+            _fail_undrawable(name, "its own noise is out of scope", sampler)
+    for name in roles.movable:
+        if name in roles.met:
+            continue
+        if distance.weight(name) == 0:
+            raise SettingError(
+                f"distance: the weight of {name!r} is 0, so that its noise has no density to be drawn from. Give it a "
+                f"small weight, or leave it out of the scope."
+            )
+        distance.of(name).check_proper(question.u[name][:1], f"distance of {name!r}")
 
 
-def _check_drawable(name: str, why: str, sampler: object) -> None:
-    """Fails on an antecedent that its own noise cannot meet."""
+def _fail_undrawable(name: str, why: str, sampler: Sampler) -> NoReturn:
     raise SettingError(
         f"antecedent {name!r}: {why}, so that samples would have to be drawn on a curved constraint, which {sampler!r} "
         f"does not do. Take `backtrack` for the most likely world, or sampler=Langevin() for samples near it."

@@ -19,33 +19,37 @@ References:
 __all__ = ["backtrack_samples"]
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from deepbc._validation import check_count, check_type
-from deepbc.distances import Squared
+from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.progress import progress
-from deepbc.queries.answer import RowStatuses, answer
-from deepbc.queries.backtracking import find_mode, read_checked
-from deepbc.queries.discrete_search import Rows, all_classes, few_classes, moving_classes
+from deepbc.queries.answer import answer
+from deepbc.queries.backtracking import Search, find_mode, read_checked
+from deepbc.queries.discrete_search import combinations_of, enumerable, undecided
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.queries.results import Counterfactual, Diagnostics
-from deepbc.queries.sample_target import DrawPlan, Part
-from deepbc.queries.status import not_converged
+from deepbc.queries.sample_target import SampledWorlds, SampleTarget
+from deepbc.queries.status import Outcome, RowStatuses, status_of
+from deepbc.queries.worlds import Columns, Worlds
 from deepbc.samplers import Hamiltonian, Sampler
 from deepbc.samplers.target import Draws
-from deepbc.scm.model import SCM
-from deepbc.solvers import Exact, Solver
+from deepbc.scm import SCM
+from deepbc.scm.schema import read_names
+from deepbc.solvers import Exact
 
 # So many samples are drawn at a time; a row counts as so many at least, because samplers look around before they draw.
 CHUNK, LEAST = 262_144, 128
-# Classes are weighed by so many draws at least. Those whose nearest world is so much dearer than that of others have no
-# part in the samples; and what is said of samples leaves out classes that fewer than this part of one sample has.
-LEAST_DRAWS, DEAR, PART_OF_ONE = 128, 25.0, 0.05
+# Combinations of classes are weighed by so many draws at least. Those whose mode costs so much more than that of others
+# are pruned, and diagnostics leave out combinations that are expected in fewer than this part of one sample.
+LEAST_DRAWS, PRUNED_COST, PART_OF_ONE = 128, 25.0, 0.05
+# What a row can be whose samples are drawn.
+SAMPLED = (Outcome.CONVERGED, Outcome.MISSED)
 
 
 def backtrack_samples(
@@ -93,88 +97,148 @@ def backtrack_samples(
     check_count(samples, "samples", least=1)
     question = read_question(scm, factual, antecedent)
     read = read_checked(scm, question, distance)
-    plan = DrawPlan.of(scm, sampler, read, scm.names(scope, "scope"), question)
+    names = read_names(scope, tuple(scm.graph), "scope")
+    search = Search(scm, sampler.solver if read.quadratic else Exact(), read, names)
+    target = SampleTarget.of(scm, sampler, read, names, question)
+    classes = enumerable(scm, [name for name in undecided(scm, question.asked, names) if name in names])
+    draw: _Draw = _Mixture(search, target, tuple(combinations_of(scm, classes))) if classes else _Single(search, target)
+
+    modes = draw.find_modes(question)
+    outcome, penalised = modes.statuses.outcome, sampler.penalty is not None
+    drawable = (modes.statuses.converged | (penalised & (outcome == Outcome.MAX_STEPS))).nonzero().squeeze(-1)
+    chunks = drawable.split(max(1, CHUNK // (max(samples, LEAST) * draw.densities))) if len(drawable) else ()
     streams = Streams.of(seed, _held(question))
-
-    squared = all(isinstance(read.of(name), Squared) for name in scm.graph)
-    solver = sampler.solver if squared else Exact()
-    mode = find_mode(scm, question, solver, read, plan.scope)
-    moving = moving_classes(scm, question.asked, plan.scope)
-    classes = few_classes(scm, [name for name in moving if name in plan.scope])
-    fine = ((mode.endings.code == 0) | ((mode.endings.code == 1) & (sampler.penalty is not None))).nonzero().squeeze(-1)
-    combinations = list(all_classes(scm, classes))
-    chunks = fine.split(max(1, CHUNK // (max(samples, LEAST) * len(combinations))))
-    x, u = (
-        {name: each.expand(samples, *each.shape).clone() for name, each in part.items()} for part in (mode.x, mode.u)
-    )
-    rest = {name: question.u[name].expand_as(u[name]).clone() for name in plan.drawn}
-    names = ("r_hat", "effective", "acceptance")
-    told = {name: torch.full_like(mode.endings.code, torch.nan, dtype=torch.float64) for name in names}
-    trusted = torch.zeros_like(mode.endings.code, dtype=torch.bool)
+    store = _Store.of(question, modes.worlds, samples, target.drawn)
     with progress("samples", max(1, len(chunks)) * sampler.rounds(samples), None) as shown:
-        for rows in chunks if len(fine) else ():
-            if classes:
-                mix = _Mix(scm, plan, solver, combinations, samples, shown.advance)
-                part = mix.draw(question.select(rows), streams.select(rows))
-            else:
-                part = plan.draw(question, mode, rows, samples, streams.select(rows), shown.advance)
-            for name in scm.graph:
-                x[name][:, rows], u[name][:, rows] = part.x[name], part.u[name]
-            for name in plan.drawn:
-                rest[name][:, rows] = part.rest[name]
-            for name in names:
-                told[name][rows] = getattr(part.draws, name)
-            trusted[rows] = part.draws.trusted
+        for rows in chunks:
+            store.put(rows, draw(question, modes, rows, _Job(samples, streams.select(rows), shown.advance)))
 
-    endings = _endings(mode.endings, sampler, fine, trusted, told["r_hat"])
-    diagnostics = Diagnostics(**{name: each.cpu().reshape(question.batch) for name, each in told.items()})
+    statuses = _judge(modes.statuses, sampler, drawable, store)
+    diagnostics = Diagnostics(**{name: each.cpu().reshape(question.batch) for name, each in store.told.items()})
     with torch.no_grad():
-        return answer(scm, question, (x, u), read, endings, diagnostics, rest)
+        return answer(scm, question, (store.x, store.u), read, statuses, diagnostics, store.rest)
 
 
 @dataclass(frozen=True, slots=True)
-class _Mix:
+class _Job:
+    """How many samples to draw, with which random numbers, and what to call once for each part of the work."""
+
+    samples: int
+    streams: Streams
+    on_progress: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Modes:
+    """The nearest world of every row, what happened to it, and where chains start.
+
+    Args:
+        worlds: The worlds.
+        statuses: What happened to each row.
+        start: Noise at which chains start, with shape `(rows * densities, noise)`.
+        cost: The cost of the mode of each density, with shape `(rows, densities)`.
+    """
+
+    worlds: Worlds
+    statuses: RowStatuses
+    start: Columns
+    cost: Tensor
+
+
+class _Draw(Protocol):
+    """Draws samples of rows, from one density each or from several."""
+
+    @property
+    def densities(self) -> int: ...
+
+    def find_modes(self, question: Question) -> _Modes: ...
+
+    def __call__(self, question: Question, modes: _Modes, rows: Tensor, job: _Job) -> SampledWorlds: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Single:
+    """Samples of rows that have one density each."""
+
+    search: Search
+    target: SampleTarget
+
+    @property
+    def densities(self) -> int:
+        """The number of densities of a row."""
+        return 1
+
+    def find_modes(self, question: Question) -> _Modes:
+        worlds, statuses = find_mode(self.search, question)
+
+        return _Modes(worlds, statuses, worlds.u, worlds.cost(question.u, self.search.distance).unsqueeze(-1))
+
+    def __call__(self, question: Question, modes: _Modes, rows: Tensor, job: _Job) -> SampledWorlds:
+        start = select(modes.start, rows)
+
+        return self.target.draw(question.select(rows), start, job.samples, job.streams, job.on_progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mixture:
     """Samples of all classes upstream: those of each combination, in the share of the density that it holds.
 
     Args:
-        scm: The model.
-        plan: The plan of the question itself.
-        solver: What finds the start of the chains.
+        search: How modes are found.
+        target: The density of the question itself.
         combinations: The combinations of classes, each a row `(value,)` by variable.
-        samples: How many samples to draw of each row.
-        told: To call once for each part of the work.
     """
 
-    scm: SCM
-    plan: DrawPlan
-    solver: Solver
-    combinations: Sequence[Rows]
-    samples: int
-    told: Callable[[], None]
+    search: Search
+    target: SampleTarget
+    combinations: tuple[Columns, ...]
 
-    def draw(self, question: Question, streams: Streams) -> Part:
-        """Draws samples of all rows of a question."""
-        plan, count = self.plan, len(self.combinations)
+    @property
+    def densities(self) -> int:
+        """The number of densities of a row."""
+        return len(self.combinations)
+
+    def find_modes(self, question: Question) -> _Modes:
+        """Finds the mode of each combination; the best of them is that of the row."""
         many, allowed = self._each(question)
-        mode = find_mode(self.scm, many, self.solver, plan.distance, plan.scope)
-        moved = [plan.distance.moved(name, each, many.u[name]) for name, each in mode.u.items()]
-        cost = torch.where((mode.endings.code == 0) & allowed, torch.stack(moved).sum(0), torch.inf).reshape(-1, count)
-        rows = (cost <= cost.amin(-1, keepdim=True) + DEAR).flatten().nonzero().squeeze(-1)
-        inner = DrawPlan.of(self.scm, plan.sampler, plan.distance, plan.scope, many)
-        draws = max(self.samples, LEAST_DRAWS)
-        part = inner.draw(many, mode, rows, draws, streams.split(count).select(rows), self.told, weigh=True)
+        worlds, statuses = find_mode(self.search, many)
+        moved = [self.search.distance.moved(name, each, many.u[name]) for name, each in worlds.u.items()]
+        cost = torch.where(statuses.converged & allowed, torch.stack(moved).sum(0), torch.inf)
+        cost = cost.reshape(question.rows, self.densities)
+        first = torch.arange(question.rows, device=cost.device) * self.densities
+        best = worlds.take(first + cost.argmin(-1))
+        said = RowStatuses(torch.zeros_like(first), {each: status_of(each) for each in SAMPLED}, (), statuses.tolerance)
 
-        weight = part.evidence.new_full((cost.numel(),), -torch.inf).index_put((rows,), part.evidence)
-        weight = weight.reshape(-1, count).softmax(-1)
-        place = torch.zeros(cost.numel(), dtype=torch.long, device=rows.device)
-        place[rows] = torch.arange(len(rows), device=rows.device)
+        failed = cost.amin(-1).isinf().nonzero().squeeze(-1)
+        if len(failed):
+            # Of a row that has none, the search over all classes says why.
+            others, reasons = find_mode(self.search, question.select(failed))
+            best.put(failed, others)
+            said = said.put(failed, reasons)
 
-        return self._pick(part, weight, place.reshape(-1, count), streams)
+        return _Modes(best, said, worlds.u, cost)
+
+    def __call__(self, question: Question, modes: _Modes, rows: Tensor, job: _Job) -> SampledWorlds:
+        search, count = self.search, self.densities
+        many, _ = self._each(question.select(rows))
+        each = (rows.unsqueeze(-1) * count + torch.arange(count, device=rows.device)).flatten()
+        cost = modes.cost[rows]
+        kept = (cost <= cost.amin(-1, keepdim=True) + PRUNED_COST).flatten().nonzero().squeeze(-1)
+        inner = SampleTarget.of(search.scm, self.target.sampler, search.distance, search.scope, many)
+        start, streams = select(modes.start, each[kept]), job.streams.split(count).select(kept)
+        draws = max(job.samples, LEAST_DRAWS)
+        drawn = inner.draw(many.select(kept), start, draws, streams, job.on_progress, weigh=True)
+
+        weight = drawn.log_evidence.new_full((cost.numel(),), -torch.inf).index_put((kept,), drawn.log_evidence)
+        index = torch.zeros(cost.numel(), dtype=torch.long, device=rows.device)
+        index[kept] = torch.arange(len(kept), device=rows.device)
+
+        return _mix(drawn, weight.reshape(-1, count).softmax(-1), index.reshape(-1, count), job)
 
     def _each(self, question: Question) -> tuple[Question, Tensor]:
         """Every row with every combination, one after the other, and whether a row may have it."""
-        rows, count = question.batch.numel(), len(self.combinations)
-        every = torch.arange(rows, device=self.plan.scm.device)
+        rows, count = question.rows, self.densities
+        every = torch.arange(rows, device=self.search.scm.device)
         many = question.select(every.repeat_interleave(count))
         allowed = torch.ones(rows * count, dtype=torch.bool, device=every.device)
         asked = dict(many.asked)
@@ -186,32 +250,73 @@ class _Mix:
 
         return Question(many.x, many.u, asked, many.batch), allowed
 
-    def _pick(self, part: Part, weight: Tensor, place: Tensor, streams: Streams) -> Part:
-        """Picks samples among those of all combinations: each by chance, and no draw twice.
 
-        Args:
-            part: The samples of all combinations that have a part.
-            weight: The share of each, with shape `(rows, combinations)`.
-            place: Where its samples are, with the same shape.
-            streams: The random numbers of each row.
-        """
-        chance = streams.uniform(self.samples, "class")
-        which = torch.searchsorted(weight.cumsum(-1).contiguous(), chance).clamp(max=weight.shape[-1] - 1)
-        before = torch.nn.functional.one_hot(which, weight.shape[-1]).cumsum(1).gather(-1, which.unsqueeze(-1))
-        draw, source = before.squeeze(-1).T - 1, place.gather(-1, which).T
-        x, u, rest = ({name: each[draw, source] for name, each in rows.items()} for rows in (part.x, part.u, part.rest))
+def _mix(drawn: SampledWorlds, weight: Tensor, index: Tensor, job: _Job) -> SampledWorlds:
+    """Draws samples from a mixture: a component of each at random, and no draw of it twice.
 
-        used = weight > PART_OF_ONE / self.samples
-        draws, drawn = part.draws, len(part.draws.v)
-        told = Draws(
-            draws.v[:0],
-            torch.where(used, draws.r_hat[place], 1.0).amax(-1),
-            torch.where(used, draws.effective[place], drawn).amin(-1) * self.samples / drawn,
-            (torch.where(used, weight, 0.0) * draws.acceptance[place]).sum(-1),
-            (draws.trusted[place] | ~used).all(-1),
+    Args:
+        drawn: The samples of all components that have a part.
+        weight: The weight of each component, with shape `(rows, combinations)`.
+        index: Where its samples are, with the same shape.
+        job: How many samples to draw.
+    """
+    samples = job.samples
+    uniform = job.streams.uniform(samples, "class")
+    which = torch.searchsorted(weight.cumsum(-1).contiguous(), uniform).clamp(max=weight.shape[-1] - 1)
+    before = torch.nn.functional.one_hot(which, weight.shape[-1]).cumsum(1).gather(-1, which.unsqueeze(-1))
+    draw, source = before.squeeze(-1).T - 1, index.gather(-1, which).T
+    x, u, rest = ({name: each[draw, source] for name, each in part.items()} for part in (drawn.x, drawn.u, drawn.rest))
+
+    used = weight > PART_OF_ONE / samples
+    draws, many = drawn.draws, len(drawn.draws.v)
+    told = Draws(
+        draws.v[:0],
+        torch.where(used, draws.r_hat[index], 1.0).amax(-1),
+        torch.where(used, draws.effective[index], many).amin(-1) * samples / many,
+        (torch.where(used, weight, 0.0) * draws.acceptance[index]).sum(-1),
+        (draws.trusted[index] | ~used).all(-1),
+    )
+
+    return SampledWorlds(x, u, rest, told, drawn.log_evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """Samples of all rows as they come in; a row that has none is its mode, again and again.
+
+    Args:
+        x: Values, with shape `(samples, rows, value)`.
+        u: Noise, with shape `(samples, rows, noise)`.
+        rest: Factual noise that was drawn with each sample.
+        told: What the sampler says of each row, with shape `(rows,)`.
+        trusted: Whether the samples of a row are to be trusted.
+    """
+
+    x: Columns
+    u: Columns
+    rest: Columns
+    told: Columns
+    trusted: Tensor
+
+    @classmethod
+    def of(cls, question: Question, worlds: Worlds, samples: int, drawn: Sequence[str]) -> "_Store":
+        x, u = (
+            {name: each.expand(samples, *each.shape).clone() for name, each in part.items()}
+            for part in (worlds.x, worlds.u)
         )
+        rest = {name: question.u[name].expand_as(u[name]).clone() for name in drawn}
+        nothing = torch.full_like(worlds.status, torch.nan, dtype=torch.float64)
+        told = {name: nothing.clone() for name in ("r_hat", "effective", "acceptance")}
 
-        return Part(x, u, rest, told, part.evidence)
+        return cls(x, u, rest, told, torch.zeros_like(worlds.status, dtype=torch.bool))
+
+    def put(self, rows: Tensor, part: SampledWorlds) -> None:
+        for mine, theirs in ((self.x, part.x), (self.u, part.u), (self.rest, part.rest)):
+            for name, each in mine.items():
+                each[:, rows] = theirs[name]
+        for name, each in self.told.items():
+            each[rows] = getattr(part.draws, name)
+        self.trusted[rows] = part.draws.trusted
 
 
 def _held(question: Question) -> list[Tensor]:
@@ -221,20 +326,12 @@ def _held(question: Question) -> list[Tensor]:
     return [column.double().cpu() for column in (*question.x.values(), *ends)]
 
 
-def _endings(endings: RowStatuses, sampler: Sampler, drawn: Tensor, trusted: Tensor, r_hat: Tensor) -> RowStatuses:
-    """Says in words whether the samples of each row that were drawn are to be trusted."""
-    untrusted = not_converged(
-        f"The chains of {sampler!r} do not tell of one density yet, or their samples hang together: `diagnostics` says "
-        f"how much.",
-        "Draw more samples, allow more warm-up or refresh, or take the sampler Hamiltonian() as it comes.",
-    )
-    lost = not_converged(
-        f"{sampler!r} diverged: some samples are no numbers, because its steps are too long for these laws.",
-        "Take shorter steps, or the sampler Hamiltonian().",
-    )
-    statuses = (*endings.statuses[:-1], untrusted, lost, endings.statuses[-1])
-    code = endings.code.clone()
-    code[drawn] = torch.where(trusted[drawn], 0, len(statuses) - 3)
-    code[drawn] = torch.where(r_hat[drawn].isfinite(), code[drawn], len(statuses) - 2)
+def _judge(statuses: RowStatuses, sampler: Sampler, drawn: Tensor, store: _Store) -> RowStatuses:
+    """Says whether the samples of each row that were drawn are to be trusted."""
+    words = {each: status_of(each, sampler=repr(sampler)) for each in (Outcome.UNTRUSTED, Outcome.DIVERGED)}
+    ended = torch.where(store.trusted, int(Outcome.CONVERGED), int(Outcome.UNTRUSTED))
+    ended = torch.where(store.told["r_hat"].isfinite(), ended, int(Outcome.DIVERGED))
+    outcome = statuses.outcome.clone()
+    outcome[drawn] = ended[drawn]
 
-    return RowStatuses(statuses, code, sampler.reach)
+    return replace(statuses, outcome=outcome, words={**statuses.words, **words}, tolerance=sampler.reach)

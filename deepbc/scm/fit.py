@@ -1,40 +1,39 @@
 """Fits the mechanisms of a model to rows of data, one variable after the other."""
 
-__all__ = ["Plan", "fit_mechanisms", "read_rows"]
+__all__ = ["FitPlan", "fit_mechanisms", "fit_model", "read_training"]
 
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_contradiction, check_finite, check_names, check_possible, check_rows, check_table
-from deepbc.data.reading import read
-from deepbc.data.variables import OPEN, Family, Kind, Variable, flatten, unflatten
-from deepbc.errors import DataError
-from deepbc.graph import CausalGraph
+from deepbc._validation import check_possible, check_rows, check_type, pick
+from deepbc.data.reading import columns_in
+from deepbc.data.variables import Family, Kind, Variable
 from deepbc.mechanisms import Mechanism
 from deepbc.numerics.seeding import generator
 from deepbc.progress import Progress, progress
+from deepbc.scm.fit_data import DataReader
+from deepbc.scm.schema import Schema
+from deepbc.scm.type_inference import Declaration
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import Share, shared
 from deepbc.training.report import FitReport, VariableFit
 from deepbc.training.trainer import Split, Trainer, Training
 
 LARGEST_TIE = 0.02
-MOST_LEVELS = 100
-CHUNK = 1024
 # Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
 # (Kolmogorov's law), or where the logarithm of its standard deviation is.
 LARGEST_GAP, RARE_GAP, LARGEST_LOG_SPREAD = 0.05, 1.95, 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FitPlan:
     """How a fit is run.
 
     Args:
@@ -50,74 +49,49 @@ class Plan:
     progress: bool | None
 
 
-def read_rows(
-    data: Any,
-    graph: CausalGraph,
-    mechanisms: Mapping[str, Mechanism],
-    bounds: Mapping[str, tuple[float, float]],
-    known: Mapping[str, Variable],
-    names: Collection[str],
-    kinds: Mapping[str, Kind],
-) -> tuple[dict[str, Variable], dict[str, Tensor]]:
-    """Reads the data of a fit: what each variable is, and its rows of shape `(rows, dim)`.
+def read_training(training: Any, names: Collection[str]) -> dict[str, Training]:
+    """Reads how to train: one way for all variables, or a mapping from some of them."""
+    if training is None:
+        return {}
+    if isinstance(training, Training):
+        return dict.fromkeys(names, training)
+
+    check_type(training, Mapping, "training")
+    for each in training.values():
+        check_type(each, Training, "training")
+
+    return {pick(name, names, "training"): each for name, each in training.items()}
+
+
+def fit_model(
+    declaration: Declaration, data: Any, names: Collection[str], known: Schema, plan: FitPlan
+) -> tuple[dict[str, Variable], dict[str, Mechanism], FitReport]:
+    """Reads data, finds what each variable is, and fits the chosen ones.
 
     Args:
-        data: A data frame or a mapping from each variable to an array; that of a `Predictor` may be absent.
-        graph: The causal graph.
-        mechanisms: The mechanisms, bound or not.
-        bounds: The declared bounds.
-        known: Variables of which all that are not to be fitted stay as they are; the others keep their shape.
-        names: The variables to fit. Where all variables are known, only these and their causes need data.
-        kinds: What the values of variables are; those that are not named are numbers.
+        declaration: What people said of the model.
+        data: A data frame, or a mapping from each variable to an array.
+        names: The variables to fit.
+        known: Variables of which those that are not to be fitted stay as they are; none where all are new.
+        plan: How to go about it.
+
+    Returns:
+        All variables, the fitted mechanisms and the report.
     """
-    deterministic = {name for name, mechanism in mechanisms.items() if mechanism.deterministic}
-    images = [name for name, mechanism in mechanisms.items() if mechanism.precision]
-    levels = {name: kind.levels for name, kind in kinds.items() if kind.levels}
-    columns = read(data, "data", tuple(graph), images, levels)
-    unused = set(known) - {*names, *graph.ancestors(*names)}
-    check_names(columns, tuple(graph), "data", optional=deterministic | unused)
-    check_table({name: tuple(column.shape) for name, column in columns.items()})
+    columns = columns_in(data, "data")
+    kinds = declaration.kinds(columns, known.variables)
+    chosen = {name: declaration.mechanism(name, kinds.get(name, Kind())) for name in names}
+    laws = {**declaration.mechanisms, **chosen}
+    reading = DataReader(replace(declaration, mechanisms=laws), known.variables, names, kinds)
+    variables, read_in = reading.read(columns)
 
-    variables: dict[str, Variable] = {}
-    rows: dict[str, Tensor] = {}
-    for name in graph.order:
-        where = f"Variable {name!r}"
-        if name in unused:
-            variables[name] = known[name]
-            continue
-        if name in deterministic:
-            parents = tuple(variables[parent] for parent in graph.parents(name))
-            column = _predicted(name, mechanisms[name], parents, rows)
-            if name in columns:
-                shape = tuple(column.shape[1:])
-                check_contradiction(flatten(columns[name], shape, where), flatten(column, shape, where), where)
-        else:
-            column = columns[name]
+    schema = replace(known, variables=variables, mechanisms=laws)
+    rows = schema.place_data(read_in)
+    parents = {name: declaration.graph.parents(name) for name in names}
+    families = {name: Family(variables[name], tuple(variables[each] for each in parents[name])) for name in names}
+    empty = schema.empty(next(iter(read_in.values())).shape[:1])
 
-        seen = Variable.seen(name, column, bounds.get(name, OPEN), kinds.get(name))
-        variables[name] = seen if name in names else known.get(name, seen)
-        _check_same_shape(seen.shape, known.get(name, seen).shape, where)
-        rows[name] = variables[name].rows(column, where)
-        if seen.levels and name in names:
-            counts = column.long().bincount(minlength=len(seen.levels))
-            _check_level_counts(seen.levels.items, counts.tolist(), MOST_LEVELS, where)
-        elif not seen.levels and not mechanisms[name].given:
-            # Many a pixel is constant.
-            _check_varies(rows[name].reshape(-1, 1) if name in images else rows[name], where)
-
-    return variables, rows
-
-
-def _predicted(name: str, mechanism: Mechanism, parents: tuple[Variable, ...], rows: Mapping[str, Tensor]) -> Tensor:
-    """Computes the column of a deterministic variable from those of its parents."""
-    variable = Variable.of_dim(name, mechanism.value or 1, OPEN)
-    bound = mechanism.bind(Family(variable, parents), generator(0))
-    given = torch.cat([rows[parent.name] for parent in parents], dim=-1)
-    # Images may be bytes, and are large.
-    values = torch.cat([bound.predict(part[:, :0].double(), part.double()) for part in given.split(CHUNK)]).detach()
-    check_finite(values, f"Variable {name!r}, its Predictor")
-
-    return unflatten(values, variable.shape)
+    return variables, *fit_mechanisms(chosen, families, rows, empty, plan)
 
 
 def fit_mechanisms(
@@ -125,7 +99,7 @@ def fit_mechanisms(
     families: Mapping[str, Family],
     rows: Mapping[str, Tensor],
     empty: Tensor,
-    plan: Plan,
+    plan: FitPlan,
 ) -> tuple[dict[str, Mechanism], FitReport]:
     """Fits a fresh copy of each mechanism.
 
@@ -158,7 +132,7 @@ def fit_mechanisms(
 class _Work:
     """What the fits of all variables share."""
 
-    plan: Plan
+    plan: FitPlan
     rows: Mapping[str, Tensor]
     empty: Tensor
     share: Share
@@ -227,7 +201,7 @@ def _checkpoint(
     mechanisms: Mapping[str, Mechanism],
     families: Mapping[str, Family],
     rows: Mapping[str, Tensor],
-    plan: Plan,
+    plan: FitPlan,
     share: Share,
 ) -> Checkpoint:
     if plan.checkpoint is None:
@@ -269,37 +243,3 @@ def _misfit(u: Tensor) -> tuple[str, ...]:
         f"held-out noise is not standard normal (standard deviation {spread:.2g}, largest gap of the distribution "
         f"functions {gap:.2f}): declare bounds, transform the column or choose a richer mechanism",
     )
-
-
-def _check_same_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> None:
-    """A variable that is fitted again has the shape that its effects know."""
-    if came != shape:
-        raise DataError(f"{where}: expected values of shape {shape} as before, got {came}. Fit all variables anew.")
-
-
-def _check_varies(rows: Tensor, where: str) -> None:
-    """No component is constant; rows have shape `(batch, dim)`."""
-    low, high = rows.amin(0).double(), rows.amax(0).double()
-    constant = high - low <= 1e-15 * torch.maximum(low.abs(), high.abs())
-    if constant.any():
-        component = int(constant.nonzero()[0])
-        part = f" (component {component})" if rows.shape[-1] > 1 else ""
-        raise DataError(
-            f"{where}{part}: every row has the value {rows[0, component].item():g}. A constant has no noise to learn; "
-            f"take the variable out of the graph."
-        )
-
-
-def _check_level_counts(labels: Sequence[object], counts: Sequence[int], most: int, where: str) -> None:
-    """Every level of a category has rows to learn from, and there are not as many levels as an index has."""
-    if len(labels) > most:
-        raise DataError(
-            f"{where}: expected at most {most} levels, got {len(labels)}, such as {labels[0]!r} and {labels[1]!r}. Is "
-            f"it a name or an index? Take it out of the graph, or join levels; numbers are declared as real or integer."
-        )
-    for label, count in zip(labels, counts, strict=True):
-        if count < 2:
-            raise DataError(
-                f"{where}: the level {label!r} has {'one row' if count else 'no row'}, from which nothing can be "
-                f"learned. Drop the row or join the level with another."
-            )

@@ -4,17 +4,19 @@ What people name comes first: a type, or a mechanism. Otherwise labels, truth va
 all make a category, a column of integers holds whole numbers, and all else is real.
 """
 
-__all__ = ["find_kinds", "read_types", "suited"]
+__all__ = ["Declaration", "default_mechanism", "infer_kind", "read_types"]
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from deepbc._validation import check_levels, pick
 from deepbc.data.categories import Label, find_levels, list_items, words_in
-from deepbc.data.variables import Kind
+from deepbc.data.variables import Kind, Variable
 from deepbc.errors import SettingError
+from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Categorical, Flow, Integer, Mechanism
 
 REAL, INTEGER, CATEGORY = "real", "integer", "category"
@@ -35,34 +37,70 @@ def read_types(types: Mapping[str, Any], names: Collection[str]) -> dict[str, De
     return read
 
 
-def find_kinds(
-    columns: Mapping[str, Any],
-    declared: Mapping[str, Declared],
-    chosen: Mapping[str, Mechanism],
-    bounds: Collection[str],
-) -> dict[str, Kind]:
-    """Finds what the values of each column are.
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What people said of a model before any data was seen.
 
     Args:
-        columns: The columns as they came.
-        declared: The types that people declared.
-        chosen: The mechanisms that people chose.
-        bounds: The variables that have bounds.
+        graph: The causal graph.
+        mechanisms: The mechanisms, chosen or not, fitted or not.
+        chosen: The variables whose mechanisms people chose.
+        bounds: The bounds that they declared.
+        types: The types that they declared.
     """
-    return {
-        name: _kind(column, f"Variable {name!r}", declared.get(name), chosen.get(name), name in bounds)
-        for name, column in columns.items()
-    }
+
+    graph: CausalGraph
+    mechanisms: Mapping[str, Mechanism]
+    chosen: Collection[str]
+    bounds: Mapping[str, tuple[float, float]]
+    types: Mapping[str, Declared]
+
+    def kinds(self, columns: Mapping[str, Any], known: Mapping[str, Variable]) -> dict[str, Kind]:
+        """Finds what the values of each column are: as before where that is known, or as declared, chosen or seen."""
+        kinds = {name: Kind(each.levels, each.whole) for name, each in known.items()}
+        for name, column in columns.items():
+            if name in known or name not in self.graph:
+                continue
+            mechanism = self.mechanisms[name]
+            if mechanism.domain != "image" and not mechanism.given:
+                chosen = mechanism if name in self.chosen else None
+                kinds[name] = infer_kind(column, name, self.types.get(name), chosen, bounded=name in self.bounds)
+
+        return kinds
+
+    def mechanism(self, name: str, kind: Kind) -> Mechanism:
+        """The mechanism of a variable: the chosen one, or the default of its type; whole numbers are rounded."""
+        if name not in self.chosen:
+            return default_mechanism(kind)
+        mechanism = self.mechanisms[name]
+        if kind.whole and not mechanism.discrete and not mechanism.given:
+            return Integer(mechanism)
+        if kind.levels and mechanism.domain != "category":
+            _check_words(True, mechanism, f"Variable {name!r}")
+
+        return mechanism
 
 
-def _kind(column: Any, where: str, declared: Declared | None, mechanism: Mechanism | None, bounded: bool) -> Kind:
+def infer_kind(
+    column: Any, name: str, declared: Declared | None, mechanism: Mechanism | None, *, bounded: bool
+) -> Kind:
+    """Finds what the values of a column are.
+
+    Args:
+        column: The column as it came.
+        name: Its variable.
+        declared: The type that people declared, if any.
+        mechanism: The mechanism that people chose, if any.
+        bounded: Whether they declared bounds.
+    """
+    where = f"Variable {name!r}"
     if isinstance(declared, tuple):
         return Kind(find_levels(column, where, declared))
     if declared is not None:
         return Kind(find_levels(column, where) if declared == CATEGORY else None, declared == INTEGER)
-    if isinstance(mechanism, Categorical):
+    if mechanism is not None and mechanism.domain == "category":
         return Kind(find_levels(column, where))
-    if isinstance(mechanism, Integer):
+    if mechanism is not None and mechanism.domain == "integer":
         return Kind(whole=True)
     if mechanism is not None:
         _check_words(words_in(column, where), mechanism, where)
@@ -74,16 +112,9 @@ def _kind(column: Any, where: str, declared: Declared | None, mechanism: Mechani
     return Kind(whole=items.ndim == 1 and items.dtype.kind in "iu")
 
 
-def suited(kind: Kind, mechanism: Mechanism | None, where: str) -> Mechanism:
-    """The mechanism of a variable: the chosen one, or the default of its type; whole numbers are rounded."""
-    if mechanism is None:
-        return Categorical() if kind.levels else Integer() if kind.whole else Flow()
-    if kind.whole and not mechanism.discrete and not mechanism.given:
-        return Integer(mechanism)
-    if kind.levels and not isinstance(mechanism, Categorical):
-        _check_words(True, mechanism, where)
-
-    return mechanism
+def default_mechanism(kind: Kind) -> Mechanism:
+    """The mechanism of values of which people chose none."""
+    return Categorical() if kind.levels else Integer() if kind.whole else Flow()
 
 
 def _two_valued(items: "np.ndarray[Any, Any]") -> bool:

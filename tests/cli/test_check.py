@@ -52,7 +52,8 @@ def test_json_is_the_report_of_the_library(folder, command):
     done = command("check", folder / "missing", folder / "new.csv", "--json", "--level", "0.05", "--seed", 2)
     assert done.returncode == 1
     told = json.loads(done.stdout)
-    report = bc.SCM.load(folder / "missing").check(pd.read_csv(folder / "new.csv")[["a", "b", "c"]], seed=2, level=0.05)
+    table = pd.read_csv(folder / "new.csv")[["a", "b", "c"]]
+    report = bc.check(bc.SCM.load(folder / "missing"), table, seed=2, level=0.05)
     assert (told["verdict"], told["accepted"], told["level"], told["rows"]) == ("rejected", False, 0.05, 400)
     assert [each["name"] for each in told["variables"]] == ["a", "b", "c"]
     assert told["variables"][0]["dependence_p"] is None

@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 
 import deepbc as bc
-from deepbc.mechanisms.regions import HAIR, Interval, Wedge
+from deepbc.mechanisms.regions import INTERIOR_MARGIN, Interval, Wedge
 from deepbc.numerics.seeding import generator
 
 MEANS = (0.3, 1.2, -0.5)
@@ -126,7 +126,7 @@ def test_nearest_noise_is_inside_and_no_other_is_nearer(name):
     assert (near[inside(u)] == u[inside(u)]).all()
     distance = (near - u).norm(dim=-1)
     rivals = torch.cdist(u, others).amin(-1)
-    assert (distance <= rivals + 2 * HAIR).all()
+    assert (distance <= rivals + 2 * INTERIOR_MARGIN).all()
     assert (rivals - distance).median() < 0.1
 
 
@@ -176,7 +176,7 @@ def test_class_probabilities_are_those_of_the_law(kind):
     scm, data, truth = fit_category(kind, 10_000 if kind == "logit" else 20_000)
     part = {name: column[:400] for name, column in data.items()}
 
-    found = [scm.log_prob({**part, "c": np.full(400, each)}, of=["c"]).exp().numpy() for each in scm.levels["c"].items]
+    found = [scm.log_prob({**part, "c": np.full(400, each)}, of=["c"]).exp().numpy() for each in scm.schema.levels["c"].items]
 
     gaps = np.abs(np.stack(found, -1) - truth[:400])
     assert np.stack(found).sum(0) == pytest.approx(np.ones(400), abs=1e-9)
@@ -254,7 +254,7 @@ def test_saved_categories_come_back(tmp_path):
     again = bc.SCM.load(tmp_path / "model")
 
     assert repr(again) == repr(scm)
-    assert again.levels == scm.levels
+    assert again.schema.levels == scm.schema.levels
     assert torch.equal(again.log_prob(data), scm.log_prob(data))
     first, second = (each.sample(50, seed=1).to_frame() for each in (scm, again))
     assert first.equals(second)

@@ -66,7 +66,7 @@ def test_classes_of_random_graphs_have_their_true_probabilities(seed):
     scm.fit(frame, progress=False, training=bc.Training(epochs=20))
     for name, truth in chances.items():
         rows = frame.head(len(truth))
-        found = [scm.log_prob(rows.assign(**{name: each}), of=[name]).exp() for each in scm.levels[name].items]
+        found = [scm.log_prob(rows.assign(**{name: each}), of=[name]).exp() for each in scm.schema.levels[name].items]
         assert np.abs(np.stack(found, -1) - truth).max() < 0.02
 
 
@@ -94,7 +94,7 @@ def test_mode_is_never_worse_than_brute_force(seed, frozen):
     """Where the noise of classes is frozen, they still change with their causes."""
     scm, frame = simulate(seed)
     last = list(frame)[-1]
-    scope = [name for name in frame if not (frozen and name in scm.levels)]
+    scope = [name for name in frame if not (frozen and name in scm.schema.levels)]
     names = [name for name in scope if name in scm.graph.ancestors(last)]
     rows = frame.iloc[:4]
     asked = (frame[last].to_numpy()[10:14]).tolist()
@@ -115,9 +115,9 @@ def test_mode_is_never_worse_than_brute_force(seed, frozen):
 @pytest.mark.parametrize("seed", [0, 1, 3])
 def test_nearest_class_is_never_worse_than_brute_force(seed):
     scm, frame = simulate(seed)
-    name = next(name for name in list(frame)[::-1] if name in scm.levels)
+    name = next(name for name in list(frame)[::-1] if name in scm.schema.levels)
     rows = frame.iloc[:6]
-    for label in scm.levels[name].items:
+    for label in scm.schema.levels[name].items:
         cf = bc.backtrack(scm, rows, {name: label})
         assert (cf.status == "converged").all()
         assert (cf.values[name] == label).all()

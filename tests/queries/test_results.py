@@ -9,7 +9,7 @@ import torch
 
 import deepbc as bc
 from deepbc.plots.answers import _layers
-from deepbc.queries.status import CONVERGED, infeasible
+from deepbc.queries.status import Outcome, Status, status_of
 from deepbc.recipes import morphomnist
 from deepbc.training.report import VariableFit
 
@@ -139,11 +139,11 @@ def test_layers_follow_the_longest_path():
 
 
 def test_status_is_its_word_and_survives_a_copy():
-    status = infeasible("It cannot be.", "Ask for less.")
+    status = Status("infeasible", "It cannot be.", "Ask for less.")
     assert status == "infeasible"
     assert status.explain() == "infeasible: It cannot be. Ask for less."
     assert pickle.loads(pickle.dumps(status)).remedy == "Ask for less."
-    assert CONVERGED.explain().startswith("converged: ")
+    assert status_of(Outcome.CONVERGED).explain().startswith("converged: ")
 
 
 def test_likelihood_of_a_report_leaves_out_what_has_no_density():

@@ -89,7 +89,7 @@ def _without_causes(scm: SCM, name: str) -> SCM:
         known = torch.cat([parents[each] for each in scm.graph.parents(name)], dim=-1)
         return law.predict(known.new_zeros(*known.shape[:-1], law.noise_dim), known)
 
-    laws: dict[str, Mechanism] = {each: _scaled(scm.spread(each).item()) for each in scm.graph.parents(name)}
+    laws: dict[str, Mechanism] = {each: _scaled(scm.schema.sd(each).item()) for each in scm.graph.parents(name)}
 
     return SCM(scm.graph, {**laws, name: Predictor(regress)})
 

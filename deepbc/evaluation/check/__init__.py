@@ -1,18 +1,6 @@
-"""Judges a fit from plain tensors: does the data bear out what the model claims? It never sees a model."""
+"""Does the data bear out what a model claims? A question like the others: `check(scm, rows)`."""
 
-__all__ = [
-    "DIRECTIONS",
-    "ENOUGH",
-    "MOST_ROWS",
-    "SAMPLES",
-    "CheckReport",
-    "Claim",
-    "Evidence",
-    "Rows",
-    "VariableCheck",
-    "judge",
-]
+__all__ = ["DIRECTIONS", "CheckReport", "Claim", "VariableCheck", "check"]
 
-from deepbc.evaluation.check.model_check import ENOUGH, MOST_ROWS, SAMPLES, judge
-from deepbc.evaluation.check.observations import Evidence, Rows
+from deepbc.evaluation.check.model_check import check
 from deepbc.evaluation.check.report import DIRECTIONS, CheckReport, Claim, VariableCheck

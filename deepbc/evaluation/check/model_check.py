@@ -19,22 +19,35 @@ References:
     Weak convergence of the sample distribution function when parameters are estimated (Durbin, 1973).
 """
 
-__all__ = ["ENOUGH", "MOST_ROWS", "SAMPLES", "judge"]
+__all__ = ["check", "judge"]
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_possible
+from deepbc._validation import check_between, check_names, check_possible
+from deepbc.data.variables import common_batch
+from deepbc.errors import DataError
 from deepbc.evaluation.check.distance_covariance import Ranked, independence, mutual_independence
 from deepbc.evaluation.check.energy_test import energy_test
 from deepbc.evaluation.check.marginal_baseline import baseline
-from deepbc.evaluation.check.observations import Evidence
+from deepbc.evaluation.check.observations import Evidence, Rows
 from deepbc.evaluation.check.p_values import effective, holm, kolmogorov_tail, normal_tail
 from deepbc.evaluation.check.report import CheckReport, Claim, VariableCheck
+from deepbc.numerics.seeding import generator
+from deepbc.scm import SCM
+from deepbc.scm.completion import (
+    complete_checked,
+    complete_read,
+    complete_rows,
+    draw_noise,
+    join_parents,
+    sources,
+)
 
 # With fewer rows nothing can be told; with more, laws are rejected for errors that matter to nobody.
 ENOUGH, MOST_ROWS = 20, 5_000
@@ -46,6 +59,76 @@ MOST_COMPONENTS = 16
 # a part of its standard deviation.
 LEAST_LOSS, RETURNED = 0.01, 1e-3
 BINS = 20
+
+
+@torch.no_grad()
+def check(scm: SCM, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckReport:
+    """Tests what a model claims of data: its laws, and the independences that its graph says hold.
+
+    Rows that the fit did not see are the better judges; those of the fit are taken too, and are milder.
+
+    Args:
+        scm: The fitted model.
+        data: Values of every variable (a `Predictor`'s may be left out), at least 20 rows, each drawn on its own. Of
+            more than 5,000 rows so many are drawn: with more, every law that was learned is found wrong.
+        seed: Same seed, same data: same report.
+        level: The probability with which a right model may be rejected.
+
+    Returns:
+        The report: the verdict, why, and how each variable fared.
+
+    Example:
+        >>> from deepbc.recipes import morphomnist
+        >>> scm = morphomnist.truth()
+        >>> check(scm, scm.sample(500, seed=1).values).accepted
+        True
+    """
+    check_between(level, 0.0, 1.0, "check level")
+    given = scm.schema.read_values(data)
+    followed = [name for name, mechanism in scm.mechanisms.items() if mechanism.deterministic]
+    check_names(given, tuple(scm.graph), "check data", optional=followed)
+    batch = common_batch(given)
+    _check_enough(batch.numel(), ENOUGH, "check data")
+
+    chosen = torch.randperm(batch.numel(), generator=generator(seed, "check rows"))[:MOST_ROWS]
+    rows = {name: each.expand(*batch, -1).flatten(0, -2)[chosen] for name, each in given.items()}
+    try:
+        world = complete_checked(scm, rows, {})
+    except DataError:
+        complete_read(scm, data)  # names the row as it was handed in
+        raise
+    drawn = _draw(scm, seed)
+    learned = {each.name: each.learned for each in scm.report}
+    evidence = [
+        Evidence.of(
+            scm.mechanisms[name],
+            Rows(world.x[name], world.u[name], join_parents(scm, name, world.x)),
+            drawn.get(name, world.x[name][:0]),
+            learned.get(name) or len(world.x[name]),
+            seed,
+        )
+        for name in scm.graph.order
+    ]
+
+    return judge(evidence, given=batch.numel(), level=level, seed=seed)
+
+
+def _draw(scm: SCM, seed: int) -> dict[str, Tensor]:
+    """Draws rows to be held against data; not those of `sample` for the seed, which may be the data."""
+    plain = [name for name in scm.graph if name not in scm.schema.images]
+    names = {*plain, *scm.graph.ancestors(*plain)}
+    other = int(torch.randint(2**62, (), generator=generator(seed, "check samples")))
+    noise = {name: draw_noise(scm, name, SAMPLES, other) for name in scm.graph}
+    x = complete_rows(scm, sources({}, noise), scm.schema.empty([SAMPLES]), names).x
+    for name, each in x.items():
+        check_possible(each, "noise", "value", f"Variable {name!r}")
+
+    return x
+
+
+def _check_enough(rows: int, needed: int, where: str) -> None:
+    if rows < needed:
+        raise DataError(f"{where}: expected at least {needed} rows, got {rows}. So few tell nothing; give more.")
 
 
 def judge(evidence: Sequence[Evidence], *, given: int, level: float, seed: int) -> CheckReport:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from deepbc.evaluation.check import CheckReport
+from deepbc.evaluation.check import CheckReport, check
 from deepbc.evaluation.metrics import composition, effectiveness, reversibility
 from deepbc.experiments.face_questions import ATTRIBUTES
 from deepbc.experiments.faces_setup import Config, fit_faces
@@ -74,7 +74,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
                 "seconds": classifier.seconds,
             }
         )
-    checked = fitted.scm.check(fresh, seed=config.seed)
+    checked = check(fitted.scm, fresh, seed=config.seed)
     parts = [pandas.DataFrame(lines), _laws(fitted.report, checked).assign(kind="law")]
     table = pandas.concat(parts, ignore_index=True)
     table.attrs |= {"data": given.data, "check": checked.explain(), "fresh faces": len(given.fresh)}

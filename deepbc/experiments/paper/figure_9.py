@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import concat_last
 from deepbc.experiments.digits_setup import asked, factual, fit_numbers, numbers
 from deepbc.experiments.runner import Finding
+from deepbc.numerics.batched import concat_last
 from deepbc.numerics.seeding import generator
 from deepbc.plots import Cells, Lines, plot_panels
 from deepbc.queries import backtrack
