@@ -1,4 +1,4 @@
-"""Causal laws: learned from data, or given."""
+"""Causal laws: learned from data, or given. Beside them, what the author of a law needs."""
 
 __all__ = [
     "Additive",
@@ -6,16 +6,21 @@ __all__ = [
     "ConvVAE",
     "Discrete",
     "Equation",
+    "Family",
     "Flow",
     "Integer",
+    "Interval",
     "Linear",
     "Mechanism",
+    "Outcome",
     "Predictor",
+    "Region",
     "law",
 ]
 
+from deepbc.data.variables import Family
 from deepbc.mechanisms.additive import Additive
-from deepbc.mechanisms.base import Mechanism
+from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.categorical import Categorical
 from deepbc.mechanisms.conv_vae import ConvVAE
 from deepbc.mechanisms.discrete import Discrete
@@ -24,4 +29,5 @@ from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.integer import Integer
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.predictor import Predictor
+from deepbc.mechanisms.regions import Interval, Region
 from deepbc.mechanisms.registry import law

@@ -46,13 +46,16 @@ class Mechanism(Learner):
     A mechanism is created with its settings alone. `bind` makes a copy that knows its variable and parents and has
     weights. Values are in the data's own units, noise is standard normal; both are float64 unless moved.
 
-    To add a mechanism:
+    To add a mechanism, in any module of your own (`docs/extending.md` has whole ones):
 
-    1. Subclass `Mechanism` in a file of its own. Take the settings in `__init__` by keyword, return them in `settings`.
-    2. Write `_build`, `_predict`, `_abduct`, `_invert` and `_fit` for well-formed input, with no checks in them.
-    3. Set `exact` to whether `abduct` inverts `predict`, and `default_training` if it trains.
-    4. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/mechanisms/test_contract.py`.
-    5. Where it knows its own derivatives, write `predict_and_jacobian` and `abduct_and_jacobian`; autograd else does.
+    1. Subclass `Mechanism`; a law of classes or whole numbers subclasses `Discrete`. Take the settings in `__init__` by
+       keyword, return them in `settings`. The name of the class has to be its own: saved models refer to it.
+    2. Write `_build` (weights as parameters, what else is learned as buffers), `_predict`, `_invert` and `_fit` for
+       well-formed rows, with no checks in them. `_fit` may train by `train(self, "stage")`, which minimises `loss`.
+    3. Set `domain` to what its values are, `exact` to whether `abduct` inverts `predict` (if not, write `_abduct` and
+       `loss`), `noise_dim` if it is not the dimension of the value, and `default_training` if it trains.
+    4. Run `deepbc.testing.check_mechanism` on it. Where it knows its own derivatives, write `predict_and_jacobian` and
+       `abduct_and_jacobian`; what of an abduction depends on the value alone, in `reduce` and `abduct_reduced`.
     """
 
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
@@ -353,8 +356,8 @@ class Mechanism(Learner):
     @abstractmethod
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor: ...
 
-    @abstractmethod
-    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor: ...
+    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
+        return self._invert(x, parents)[0]
 
     @abstractmethod
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,9 @@ from deepbc.mechanisms.regions import Region
 class Discrete(Mechanism):
     """The law of a category or of whole numbers.
 
-    To add one, write `_region`, `_soft`, `_build` and `_fit`, and what a `Mechanism` needs beside.
+    To add one, set `domain` to `"category"` or `"integer"`, and write `_region`, `_hard`, `_soft`, `_build`, `_fit` and
+    `settings`. Where one noise decides, a region is an `Interval`; any other subclasses `Region`. A category of K levels
+    is K - 1 indicators, an ordered one its place, and whole numbers are themselves (`deepbc.data.categories`).
     """
 
     discrete: ClassVar[bool] = True

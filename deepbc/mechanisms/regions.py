@@ -156,7 +156,9 @@ class Wedge(Region):
         means = ranked.cumsum(-1) / torch.arange(1, ranked.shape[-1] + 1, device=u.device)
         t = means.amax(-1, keepdim=True).clamp_min(self.offset + INTERIOR_MARGIN / 2)
         t = torch.where(self.base, self.offset - INTERIOR_MARGIN / 2, t)
-        moved = torch.where(self.chosen, t + INTERIOR_MARGIN / 2 - self.means, torch.minimum(u, t - INTERIOR_MARGIN / 2 - self.means))
+        moved = torch.where(
+            self.chosen, t + INTERIOR_MARGIN / 2 - self.means, torch.minimum(u, t - INTERIOR_MARGIN / 2 - self.means)
+        )
 
         return torch.where(there, u, moved)
 

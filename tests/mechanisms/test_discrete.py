@@ -176,7 +176,9 @@ def test_class_probabilities_are_those_of_the_law(kind):
     scm, data, truth = fit_category(kind, 10_000 if kind == "logit" else 20_000)
     part = {name: column[:400] for name, column in data.items()}
 
-    found = [scm.log_prob({**part, "c": np.full(400, each)}, of=["c"]).exp().numpy() for each in scm.schema.levels["c"].items]
+    found = [
+        scm.log_prob({**part, "c": np.full(400, each)}, of=["c"]).exp().numpy() for each in scm.schema.levels["c"].items
+    ]
 
     gaps = np.abs(np.stack(found, -1) - truth[:400])
     assert np.stack(found).sum(0) == pytest.approx(np.ones(400), abs=1e-9)
