@@ -57,7 +57,7 @@ def race(scm: bc.SCM, queries: Queries, count: int) -> dict[str, float]:
 @contextlib.contextmanager
 def counted():
     """Counts the rows of which laws are derived, and those at which they are looked, by solvers."""
-    rows, methods = dict.fromkeys(("linearize", "look"), 0), {}
+    rows, methods = dict.fromkeys(("linearize", "evaluate"), 0), {}
 
     def counting(name):
         def method(problem, v):

@@ -1,14 +1,15 @@
-r"""The most likely world to high precision: the walk down, and exact treatment of kinks and ends.
+r"""The default solver: local Gauss-Newton or SQP with multi-start, a smoothing homotopy, and an active-set method.
 
-A row that may have walked down the wrong valley looks around: along its first step, and all around where several noises
-are sought or constraints are to be met. From the lowest starts it walks down again, and the lowest end counts.
-
-A cost with kinks is rounded off, less and less; noises that end near their kink are then held there, and the rest is
-solved once more. Where all costs are kinked, sets of as few noises as there are demands are tried as well. Ends of
-intervals are held or released by the sign of their multipliers, as active sets are.
+1. Local minimisation: Gauss-Newton with L-BFGS correction (`gauss_newton`), or SQP where there are constraints (`sqp`).
+2. Multi-start: rows that meet the restart criteria start again on a line and from Sobol points (`multistart`), and rows
+   that fail from a few fixed starts; the lowest feasible cost counts.
+3. Costs with kinks: a smoothing homotopy, then a polish with the noises fixed that end at a kink. Where all costs have
+   kinks, small supports are enumerated as well.
+4. Two-sided constraints: an active-set method, which drops multipliers of the wrong sign and adds violated bounds.
 
 References:
-    Numerical Optimization (Nocedal and Wright, 2006), section 16.5.
+    Numerical Optimization (Nocedal and Wright, 2006), chapters 10, 16.5 and 18.
+    Smooth minimization of non-smooth functions (Nesterov, 2005): smoothing.
 """
 
 __all__ = ["Exact"]
@@ -21,16 +22,14 @@ from torch import Tensor
 
 from deepbc._validation import check_between, check_count
 from deepbc.solvers.base import Solver
-from deepbc.solvers.found import Found
-from deepbc.solvers.gauss_newton import descend
-from deepbc.solvers.multistart import find_low_places
+from deepbc.solvers.gauss_newton import minimize_gauss_newton
+from deepbc.solvers.multistart import select_sobol_starts
 from deepbc.solvers.problem import Problem, Solution, SolverStatus
-from deepbc.solvers.quadratic_model import held_of, settled
-from deepbc.solvers.sqp import descend_within
+from deepbc.solvers.quadratic_model import SolverState, constrained_model, is_unconstrained
+from deepbc.solvers.sqp import minimize_sqp
 
-# Where rows start again that failed: so many of their first steps from rest, or so far along all noises, whose signs
-# are the same or alternate.
-RETRIES = (
+# Starts of rows that failed: so many Gauss-Newton steps from rest, or so far along all noises, of equal or other signs.
+FALLBACK_STARTS = (
     (0.25, 0.0, 1),
     (2.0, 0.0, 1),
     (0.0, 1.0, -1),
@@ -39,22 +38,22 @@ RETRIES = (
     (0.0, -3.0, -1),
     (0.0, 1.0, 1),
 )
-# Rows in doubt look at so many times as many starts all around, unless so many noises are sought that starts are lost
-# among them; from the lowest they walk down so many steps, and on if that pays.
-AROUND, MOST_NOISES, FIRST_STEPS = 4, 16, 40
-# How much kinks are rounded off, and how near to rest a noise then is held there.
-SMOOTHINGS, SNAP = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
-# How many sets of carriers are tried, and how often ends are held or released.
-MOST_CARRIERS, MOST_ROUNDS = 16, 12
+# Sobol points for each start on a line; the dimension above which they are too sparse to help; and the steps from each,
+# which go on only where that is best.
+SOBOL_FACTOR, MAX_SOBOL_DIM, RESTART_STEPS = 4, 16, 40
+# The smoothing radii, and the distance from its kink at which a noise is then fixed there.
+SMOOTHING_SCHEDULE, KINK_TOLERANCE = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
+# The most supports to enumerate, and the most changes of the active set.
+MAX_SUPPORTS, MAX_ACTIVE_SET_UPDATES = 16, 12
 
 
 class Exact(Solver):
     r"""Creates the default solver.
 
     Args:
-        starts: How many starts a row looks at whose first step is not as good as it seemed, or saves little, to start
-            again from the best; where several noises are sought or something constrains them, four times as many all
-            around. 0 keeps the one start at the factual noise. Laws with many waves are better served by more of them.
+        starts: The number of candidate starts on a line of a row that meets the restart criteria, of which the best are
+            used; with several free noises or constraints, four times as many Sobol points as well. 0 starts at the
+            factual noise only. Multimodal costs are better served by more.
         steps: The most steps of a row.
         tolerance: A row takes its last step once that would save less than this part of its distance (plus one). Steps
             converge quadratically, so that what then remains is of the order of the square.
@@ -73,139 +72,144 @@ class Exact(Solver):
         self.starts, self.steps, self.tolerance = starts, steps, tolerance
 
     def solve(self, problem: Problem) -> Solution:
-        ends = _first_ends(problem)
-        found = self._settle(problem, self._find(problem, ends, around=self.starts > 0))
+        active_set = _initial_active_set(problem)
+        state = self._update_active_set(problem, self._minimize(problem, active_set, restart=self.starts > 0))
 
-        return Solution(torch.where(found.still, problem.rest, found.noises), found.status)
+        return Solution(torch.where(state.fixed, problem.rest, state.noises), state.status)
 
     def screening(self, *, easy: bool = False) -> Solver:
         return self if easy else Exact(starts=0, steps=40)
 
-    def _find(self, problem: Problem, ends: Tensor, *, around: bool = False) -> Found:
-        find = self._rough if problem.cost.rough else self._smooth
+    def _minimize(self, problem: Problem, active_set: Tensor, *, restart: bool = False) -> SolverState:
+        minimize = self._smoothing_homotopy if problem.cost.rough else self._multistart
 
-        return find(problem, ends, around=around)
+        return minimize(problem, active_set, restart=restart)
 
-    def _descend(self, problem: Problem, v: Tensor, ends: Tensor, smooth: float, starts: int = 0) -> Found:
+    def _minimize_locally(
+        self, problem: Problem, v: Tensor, active_set: Tensor, smoothing: float, starts: int = 0
+    ) -> SolverState:
         start, steps, tolerance = problem.linearize(v), self.steps, self.tolerance
-        if settled(problem):
-            return descend(problem, start, smooth=smooth, steps=steps, tolerance=tolerance, places=starts)
+        if is_unconstrained(problem):
+            return minimize_gauss_newton(
+                problem, start, smoothing=smoothing, steps=steps, tolerance=tolerance, starts=starts
+            )
 
-        return descend_within(problem, start, ends, smooth=smooth, steps=steps, tolerance=tolerance)
+        return minimize_sqp(problem, start, active_set, smoothing=smoothing, steps=steps, tolerance=tolerance)
 
-    def _smooth(self, problem: Problem, ends: Tensor, smooth: float = 0.0, *, around: bool) -> Found:
-        """Walks down from rest, and from elsewhere where that is in doubt, or leads nowhere."""
-        found = self._descend(problem, problem.start, ends, smooth, self.starts)
-        if around and 0 < problem.free <= MOST_NOISES:
-            self._look_all_around(problem, found, ends, smooth)
+    def _multistart(
+        self, problem: Problem, active_set: Tensor, smoothing: float = 0.0, *, restart: bool
+    ) -> SolverState:
+        """Minimises from rest, and from further starts where the restart criteria or a failure ask for it."""
+        state = self._minimize_locally(problem, problem.start, active_set, smoothing, self.starts)
+        if restart and 0 < problem.free <= MAX_SOBOL_DIM:
+            self._restart_from_sobol(problem, state, active_set, smoothing)
 
-        for steps, way, sign in RETRIES if self.starts and problem.free else ():
-            failed = (found.status != SolverStatus.CONVERGED).nonzero().squeeze(-1)
+        for steps, distance, sign in FALLBACK_STARTS if self.starts and problem.free else ():
+            failed = (state.status != SolverStatus.CONVERGED).nonzero().squeeze(-1)
             if not len(failed):
                 break
             part = problem.select(failed)
-            model, _, _ = held_of(part, part.linearize(part.start), ends[failed], smooth)
-            signs = float(sign) ** torch.arange(problem.free, device=ends.device)
-            move = steps * model.step()[0].nan_to_num() + way * signs * part.movable[:, : problem.free]
-            found.improve(failed, self._descend(part, part.start + move, ends[failed], smooth))
+            model, _, _ = constrained_model(part, part.linearize(part.start), active_set[failed], smoothing)
+            signs = float(sign) ** torch.arange(problem.free, device=active_set.device)
+            move = steps * model.step()[0].nan_to_num() + distance * signs * part.movable[:, : problem.free]
+            state.improve(failed, self._minimize_locally(part, part.start + move, active_set[failed], smoothing))
 
-        return found
+        return state
 
-    def _look_all_around(self, problem: Problem, found: Found, ends: Tensor, smooth: float) -> None:
-        """Lets rows in doubt, and those that the laws lead nowhere, walk down from the lowest of many starts too."""
-        # Without constraints, the way along the first step is all there is of one noise.
-        seen = problem.free == 1 and settled(problem)
-        doubtful = torch.zeros_like(found.doubtful) if seen else found.doubtful & (found.cost > 0)
-        rows = (doubtful | ~found.cost.isfinite()).nonzero().squeeze(-1)
+    def _restart_from_sobol(self, problem: Problem, state: SolverState, active_set: Tensor, smoothing: float) -> None:
+        """Minimises from the best Sobol points where the restart criteria are met or the cost is not finite."""
+        # The line of the first restart covers one unconstrained noise.
+        covered = problem.free == 1 and is_unconstrained(problem)
+        needs_restart = torch.zeros_like(state.needs_restart) if covered else state.needs_restart & (state.cost > 0)
+        rows = (needs_restart | ~state.cost.isfinite()).nonzero().squeeze(-1)
         if not len(rows):
             return
 
         part = problem.select(rows)
-        spots = find_low_places(part, found.take(rows), AROUND * self.starts, smooth)
-        few = spots.shape[1]
-        walker = torch.arange(len(rows), device=rows.device).repeat_interleave(few)
-        first = Exact(starts=0, steps=min(FIRST_STEPS, self.steps), tolerance=self.tolerance)
-        ended = first._descend(part.select(walker), spots.flatten(0, 1), ends[rows][walker], smooth)
-        for which in range(few):
-            found.improve(rows, ended.take(slice(which, None, few)))
+        points = select_sobol_starts(part, state.take(rows), SOBOL_FACTOR * self.starts, smoothing)
+        count = points.shape[1]
+        run = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
+        first = Exact(starts=0, steps=min(RESTART_STEPS, self.steps), tolerance=self.tolerance)
+        ended = first._minimize_locally(part.select(run), points.flatten(0, 1), active_set[rows][run], smoothing)
+        for rank in range(count):
+            state.improve(rows, ended.take(slice(rank, None, count)))
 
-        slow = rows[found.status[rows] == SolverStatus.MAX_STEPS]
+        slow = rows[state.status[rows] == SolverStatus.MAX_STEPS]
         if len(slow):
-            again = self._descend(problem.select(slow), found.noises[slow, : problem.free], ends[slow], smooth)
+            v = state.noises[slow, : problem.free]
+            again = self._minimize_locally(problem.select(slow), v, active_set[slow], smoothing)
             done = again.status == SolverStatus.CONVERGED
-            found.put(slow[done], again.take(done))
+            state.put(slow[done], again.take(done))
 
-    def _rough(self, problem: Problem, ends: Tensor, *, around: bool) -> Found:
-        """Rounds the kinks off, less and less; then holds the noises that end at one, and solves for the rest."""
-        rounded = self._smooth(problem, ends, SMOOTHINGS[0], around=around)
-        for smooth in SMOOTHINGS[1:]:
-            rounded = self._descend(problem, rounded.noises[:, : problem.free], ends, smooth)
+    def _smoothing_homotopy(self, problem: Problem, active_set: Tensor, *, restart: bool) -> SolverState:
+        """Follows decreasing smoothing; then fixes the noises at a kink and solves for the others (polish)."""
+        smoothed = self._multistart(problem, active_set, SMOOTHING_SCHEDULE[0], restart=restart)
+        for smoothing in SMOOTHING_SCHEDULE[1:]:
+            smoothed = self._minimize_locally(problem, smoothed.noises[:, : problem.free], active_set, smoothing)
 
-        every = torch.arange(problem.rows, device=ends.device)
-        still = problem.cost.kinked & ((rounded.noises - problem.rest).abs() < SNAP)
-        # First those that rest where they seem to, which then are exactly there.
-        found = self._descend(
-            problem.holding(problem.movable & ~still), self._near(problem, rounded, ~still), ends, 0.0
-        )
-        for carriers in (~still, torch.ones_like(still), *self._few_carriers(problem)):
-            held = problem.holding(problem.movable & carriers)
-            for v in (self._near(problem, rounded, carriers), problem.start):
-                found.improve(every, self._descend(held, v, ends, 0.0))
+        every = torch.arange(problem.rows, device=active_set.device)
+        at_kink = problem.cost.kinked & ((smoothed.noises - problem.rest).abs() < KINK_TOLERANCE)
+        # Among equals the first is kept, so the state with noises exactly at their kinks comes first.
+        fixed, v = problem.with_movable(problem.movable & ~at_kink), self._restricted(problem, smoothed, ~at_kink)
+        state = self._minimize_locally(fixed, v, active_set, 0.0)
+        for support in (~at_kink, torch.ones_like(at_kink), *self._minimal_supports(problem)):
+            fixed = problem.with_movable(problem.movable & support)
+            for v in (self._restricted(problem, smoothed, support), problem.start):
+                state.improve(every, self._minimize_locally(fixed, v, active_set, 0.0))
 
-        return found
+        return state
 
-    def _near(self, problem: Problem, rounded: Found, carriers: Tensor) -> Tensor:
-        """The coordinates that were found with rounded kinks, those that do not carry at rest."""
-        moves = (problem.movable & carriers)[:, : problem.free]
+    def _restricted(self, problem: Problem, smoothed: SolverState, support: Tensor) -> Tensor:
+        """The coordinates of the smoothed solution, at rest outside the support."""
+        moves = (problem.movable & support)[:, : problem.free]
 
-        return torch.where(moves, rounded.noises[:, : problem.free], problem.start)
+        return torch.where(moves, smoothed.noises[:, : problem.free], problem.start)
 
-    def _few_carriers(self, problem: Problem) -> list[Tensor]:
-        """Sets of noises that may carry everything: where all costs are kinked, as few as there are demands."""
-        demands = problem.implied + problem.lower.shape[-1]
+    def _minimal_supports(self, problem: Problem) -> list[Tensor]:
+        """Enumerates supports as small as those of basic solutions, where all costs have kinks."""
+        constraints = problem.implied + problem.lower.shape[-1]
         noises = problem.rest.shape[-1]
-        if not bool(problem.cost.kinked.all()) or math.comb(noises, demands) > MOST_CARRIERS:
+        if not bool(problem.cost.kinked.all()) or math.comb(noises, constraints) > MAX_SUPPORTS:
             return []
 
         each = torch.eye(noises, dtype=torch.bool, device=problem.rest.device)
 
-        return [each[list(chosen)].any(0) for chosen in itertools.combinations(range(noises), demands)]
+        return [each[list(chosen)].any(0) for chosen in itertools.combinations(range(noises), constraints)]
 
-    def _settle(self, problem: Problem, found: Found) -> Found:
-        """Releases ends that pull inward and holds those that were passed, until none is left."""
-        open_ends = problem.lower < problem.upper
-        if not open_ends.any():
-            return found
+    def _update_active_set(self, problem: Problem, state: SolverState) -> SolverState:
+        """Drops bounds with multipliers of the wrong sign and adds violated ones until the active set is stable."""
+        two_sided = problem.lower < problem.upper
+        if not two_sided.any():
+            return state
 
-        for _ in range(MOST_ROUNDS):
-            values = problem.look(found.noises[:, : problem.free]).values
-            # A force on a held end that points outward pulls inward once released.
-            inward = open_ends & (found.multipliers * found.ends < 0)
-            ends = torch.where(inward, 0, found.ends)
-            passed = _passed(problem, values)
-            ends = torch.where(open_ends & (found.ends == 0), passed, ends)
-            changed = (ends != found.ends).any(-1).nonzero().squeeze(-1)
+        for _ in range(MAX_ACTIVE_SET_UPDATES):
+            values = problem.evaluate(state.noises[:, : problem.free]).values
+            dropped = two_sided & (state.multipliers * state.active_set < 0)
+            active_set = torch.where(dropped, 0, state.active_set)
+            inactive = two_sided & (state.active_set == 0)
+            active_set = torch.where(inactive, _violated_bounds(problem, values), active_set)
+            changed = (active_set != state.active_set).any(-1).nonzero().squeeze(-1)
             if not len(changed):
-                return found
-            found.put(changed, self._find(problem.select(changed), ends[changed]))
+                return state
+            state.put(changed, self._minimize(problem.select(changed), active_set[changed]))
 
-        found.status[changed] = SolverStatus.MAX_STEPS
+        state.status[changed] = SolverStatus.MAX_STEPS
 
-        return found
+        return state
 
     def __repr__(self) -> str:
         return f"Exact(starts={self.starts}, steps={self.steps}, tolerance={self.tolerance:g})"
 
 
-def _first_ends(problem: Problem) -> Tensor:
-    """Holds every value that was asked for, and the ends of intervals that are passed at rest."""
-    intervals = problem.lower < problem.upper
-    if not intervals.any():
-        return torch.full_like(intervals, -1, dtype=torch.long)
+def _initial_active_set(problem: Problem) -> Tensor:
+    """Every equality, and the bounds that are violated at rest."""
+    two_sided = problem.lower < problem.upper
+    if not two_sided.any():
+        return torch.full_like(two_sided, -1, dtype=torch.long)
 
-    return torch.where(intervals, _passed(problem, problem.look(problem.start).values), -1)
+    return torch.where(two_sided, _violated_bounds(problem, problem.evaluate(problem.start).values), -1)
 
 
-def _passed(problem: Problem, values: Tensor) -> Tensor:
-    """Which end of each interval is passed: -1 the lower, 1 the upper, 0 none."""
+def _violated_bounds(problem: Problem, values: Tensor) -> Tensor:
+    """Which bound is violated: -1 the lower, 1 the upper, 0 none."""
     return (values > problem.upper).long() - (values < problem.lower).long()

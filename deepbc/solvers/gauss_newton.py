@@ -1,16 +1,16 @@
-r"""The walk down where nothing but the cost counts: Gauss-Newton steps, every row for itself, in one batch.
+r"""Unconstrained Gauss-Newton with an L-BFGS correction and a backtracking line search, row by row in one batch.
 
-A step is that of `steps.Model`, bent by the secants of the last few steps, and shortened until the cost falls. Rows
-that are done leave the batch. A row whose first step is not as good as it seemed looks around, and sends walkers down
-other valleys as well; the one that ends lowest counts.
+The direction is that of `QuadraticModel`, corrected by `LBFGSMemory`; its length satisfies the Armijo condition. Rows
+that stop leave the batch. A row whose first step has a poor gain ratio, or sees strong curvature, is restarted: further
+runs start at the local minima of the cost along that step (`multistart`), and the run of the lowest cost is returned.
 
-The last step of a row is too small to be worth another look at the slopes: it is taken if it lowers the cost.
+The last step of a row is too small to be worth another Jacobian: it is taken if it lowers the cost.
 
 References:
-    Numerical Optimization (Nocedal and Wright, 2006), section 10.3.
+    Numerical Optimization (Nocedal and Wright, 2006), sections 3.1, 7.2 and 10.3.
 """
 
-__all__ = ["descend"]
+__all__ = ["minimize_gauss_newton"]
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,384 +18,377 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc.solvers.found import Found
-from deepbc.solvers.lbfgs import Secants
-from deepbc.solvers.multistart import find_valleys
+from deepbc.solvers.lbfgs import LBFGSMemory
+from deepbc.solvers.line_search import BACKTRACKING_FACTOR, MIN_STEP_LENGTH, expand, initial_length, sufficient_decrease
+from deepbc.solvers.multistart import RESTART, select_line_starts
 from deepbc.solvers.problem import Point, Problem, SolverStatus
-from deepbc.solvers.quadratic_model import Model, dot, slopes_of, total
+from deepbc.solvers.quadratic_model import QuadraticModel, SolverState, dot, row_sum, unconstrained_model
 
-# How long a step may be.
-LONGEST_STEP = 5.0
-# The line search: the part of the promised fall that counts as one, the factor of a shorter try, and the shortest.
-ENOUGH, SHRINK, SHORTEST = 1e-4, 0.3, 1e-9
-# Where that makes few tries, a step is tried at all of these parts of its length. Few is a quarter of all rows, within
-# these limits: fewer cost next to nothing, and more cost what they save.
-FEW_TRIES, MOST_TRIES = 1024, 2560
-FINE = tuple(10 ** (k / 8) for k in range(4, -13, -1))
-PARTS = (FINE, FINE[::2], (2.0, 1.0, 0.3))
-# A step is not bent by more than this factor because the cost bends otherwise farther on.
-MUCH = 5.0
-# Where slopes steepen, steps lengthen by this factor, up to that one.
-STRETCH, LONGEST_STRIDE = 3.0, 9.0
-# A row that is out of steps, or of digits, is done if it may gain no more than this.
-NEARLY = 1e-6
-# Rows that are done leave when they are more than so many, and more than this part of all.
-FEW, FEW_OF_MANY = 64, 0.1
-# A row looks around if its first step, unless it is small, saves this much less or more than its part of what the model
-# says, or turns a slope by this part and leaves a little to save; if it stays this dear; or if it is rather dear and
-# has saved no more than a part.
-LARGEST_SURPRISE, SMALL, TURN, LITTLE, DEAR, RATHER_DEAR, SAVED = 0.3, 1e-3, 0.5, 0.1, 12.0, 1.0, 0.5
-# A row that walks for longer is doubtful too, though it does not look around; on tame laws few do.
-PATIENCE = 6
-ANYTHING = 1e30
-# What a walk has for each walker, beside its problem, its point and its secants.
-COLUMNS = ("walker", "cost", "gradient", "step", "gain", "stride", "length")
+# With few rows the line search evaluates a grid of lengths at once. Few is a quarter of all rows, within these limits:
+# fewer cost next to nothing, and more cost what they save.
+MIN_TRIALS, MAX_TRIALS = 1024, 2560
+FINE_GRID = tuple(10 ** (k / 8) for k in range(4, -13, -1))
+LENGTH_GRIDS = (FINE_GRID, FINE_GRID[::2], (2.0, 1.0, 0.3))
+# The extrapolated curvature changes a step by at most this factor.
+MAX_STEP_RATIO = 5.0
+# A row that is out of steps, or of digits, has converged to this relative Newton decrement.
+RELAXED_TOLERANCE = 1e-6
+# Rows that stopped are removed when they are more than so many, and more than this part of all.
+COMPACTION_ROWS, COMPACTION_SHARE = 64, 0.1
+# Rows that take more steps are flagged for a restart by `Exact`.
+QUICK_STEPS = 6
+# The cost of a run that has not been evaluated at its start.
+UNEVALUATED = 1e30
+# The fields of an iterate that have one entry a run, beside its problem, point and memory.
+COLUMNS = ("run", "cost", "gradient", "step", "decrement", "expansion", "length")
 
 
-def descend(problem: Problem, start: Point, *, smooth: float, steps: int, tolerance: float, places: int = 0) -> Found:
-    """Walks down until every row is done or out of steps.
+def minimize_gauss_newton(
+    problem: Problem, start: Point, *, smoothing: float, steps: int, tolerance: float, starts: int = 0
+) -> SolverState:
+    """Minimises the cost of every row of an unconstrained problem.
 
     Args:
-        problem: The problem, in which nothing but the cost counts.
-        start: The point to start from, with its derivatives.
-        smooth: How much the kinks of the cost are rounded off.
+        problem: The problem.
+        start: The first iterate, with its Jacobian.
+        smoothing: The radius within which kinks of the cost are rounded.
         steps: The most steps.
-        tolerance: The part of the cost (plus one) that a step must save for another one to follow.
-        places: How many places a row looks at whose first step is not as good as it seemed; the start is then at rest.
+        tolerance: The Newton decrement, relative to the cost (plus one), at which a row stops.
+        starts: The grid points of a row that meets the restart criteria; the first iterate is then at rest.
     """
-    walk = _Walk.begin(problem, start, smooth)
-    ended = _Ended([], walk.walker[:0], walk.walker[:0], torch.zeros_like(walk.walker, dtype=torch.bool))
+    iterate = _Iterate.initial(problem, start, smoothing)
+    results = _Results([], iterate.run[:0], iterate.run[:0], torch.zeros_like(iterate.run, dtype=torch.bool))
 
     for step in range(steps):
-        done = walk.done(tolerance)
-        count = int(done.sum())
-        if count == len(done):
+        stopped = iterate.stopped(tolerance)
+        count = int(stopped.sum())
+        if count == len(stopped):
             break
-        if step == PATIENCE:
-            ended.doubt(walk.walker[~done])
-        # A few rows that are done do no harm: taking them out costs more than another step of theirs.
-        if count > max(FEW, FEW_OF_MANY * len(done)) and step:
-            walk.stop(done.nonzero().squeeze(-1), ended)
-            walk = walk.select((~done).nonzero().squeeze(-1))
-        before = walk
-        walk, end = walk.advance()
-        if not step and places:
-            walk = walk.look_around(before, end, places, ended)
+        if step == QUICK_STEPS:
+            results.flag(iterate.run[~stopped])
+        # Removing a few rows costs more than another step of theirs.
+        if count > max(COMPACTION_ROWS, COMPACTION_SHARE * len(stopped)) and step:
+            iterate.finish(stopped.nonzero().squeeze(-1), results)
+            iterate = iterate.select((~stopped).nonzero().squeeze(-1))
+        before = iterate
+        iterate, trial = iterate.advance()
+        if not step and starts:
+            iterate = iterate.add_starts(before, trial, starts, results)
 
-    walk.stop(slice(None), ended)
+    iterate.finish(slice(None), results)
 
-    return ended.finish(problem, tolerance)
+    return results.finish(problem, tolerance)
 
 
 @dataclass(slots=True)
-class _Ended:
-    """Where walkers ended: their numbers, noises, costs, the last steps that they have still to take, and their gains.
+class _Results:
+    """The last iterates of runs: run, noises, cost, the last step that is not yet taken, and Newton decrement.
 
-    The first walkers are those of the rows themselves, in order. Of the others, `row` says whose they are, and `which`
-    tells those of one row apart. `doubtful` says which rows looked around, or walked for long.
+    The first runs are those of the rows from their first iterate, in order. Of the others, `row` is the row, and `rank`
+    the number among those of the row. `needs_restart` says which rows met the restart criteria, or took many steps.
     """
 
     parts: list[tuple[Tensor, ...]]
     row: Tensor
-    which: Tensor
-    doubtful: Tensor
+    rank: Tensor
+    needs_restart: Tensor
 
-    def doubt(self, walker: Tensor) -> None:
-        """Notes that the rows of these walkers are doubtful."""
-        rows = len(self.doubtful)
-        self.doubtful[walker[walker < rows]] = True
-        self.doubtful[self.row[walker[walker >= rows] - rows]] = True
+    def flag(self, run: Tensor) -> None:
+        """Flags the rows of these runs for a restart."""
+        rows = len(self.needs_restart)
+        self.needs_restart[run[run < rows]] = True
+        self.needs_restart[self.row[run[run >= rows] - rows]] = True
 
-    def finish(self, problem: Problem, tolerance: float) -> Found:
-        """Takes the last step of the walker of each row that ended lowest, the first of those that are alike."""
-        noises, cost, step, gain = self._lowest(problem.rows)
-        point = problem.look(noises[:, : problem.free] + step)
+    def finish(self, problem: Problem, tolerance: float) -> SolverState:
+        """Takes the last step of the run of the lowest cost of each row, the first of equals."""
+        noises, cost, step, decrement = self._lowest(problem.rows)
+        point = problem.evaluate(noises[:, : problem.free] + step)
         after = problem.cost.value(point.noises, problem.rest)
-        # Out of steps or of digits, but there is nothing left to be gained.
-        status = torch.where(gain <= max(tolerance, NEARLY), int(SolverStatus.CONVERGED), int(SolverStatus.MAX_STEPS))
-        status = torch.where(cost.isfinite() & total(step).isfinite(), status, int(SolverStatus.NON_FINITE))
+        met = decrement <= max(tolerance, RELAXED_TOLERANCE)
+        status = torch.where(met, int(SolverStatus.CONVERGED), int(SolverStatus.MAX_STEPS))
+        status = torch.where(cost.isfinite() & row_sum(step).isfinite(), status, int(SolverStatus.NON_FINITE))
         taken = (status == SolverStatus.CONVERGED) & (after <= cost)
         none = problem.rest[:, :0]
 
-        return Found(
+        return SolverState(
             noises=_where(taken, point.noises, noises),
-            still=~problem.movable,
-            ends=none.long(),
+            fixed=~problem.movable,
+            active_set=none.long(),
             multipliers=none,
             cost=torch.where(taken, after, cost),
-            missed=torch.zeros_like(cost),
+            violation=torch.zeros_like(cost),
             status=status,
-            doubtful=self.doubtful,
+            needs_restart=self.needs_restart,
         )
 
     def _lowest(self, rows: int) -> tuple[Tensor, ...]:
-        """The columns of the walker of each row that ended lowest."""
-        walker, *columns = (torch.cat(column) for column in zip(*self.parts, strict=True))
-        noises, cost, step, gain = (torch.empty_like(each).index_copy_(0, walker, each) for each in columns)
+        """The columns of the run of the lowest cost of each row."""
+        run, *columns = (torch.cat(column) for column in zip(*self.parts, strict=True))
+        noises, cost, step, decrement = (torch.empty_like(each).index_copy_(0, run, each) for each in columns)
 
-        for which in self.which.unique():
-            chosen = (self.which == which).nonzero().squeeze(-1)
+        for rank in self.rank.unique():
+            chosen = (self.rank == rank).nonzero().squeeze(-1)
             row, other = self.row[chosen], rows + chosen
             lower = cost[other] < cost[row]
             row, other = row[lower], other[lower]
-            for column in (noises, cost, step, gain):
+            for column in (noises, cost, step, decrement):
                 column[row] = column[other]
 
-        return noises[:rows], cost[:rows], step[:rows], gain[:rows]
+        return noises[:rows], cost[:rows], step[:rows], decrement[:rows]
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """The end of a move: the point, its cost, the model there with its gradient, and which moves lower the cost."""
+class _Trial:
+    """A trial step: the point, its cost, model and gradient, and where the Armijo condition holds (`lower`)."""
 
     move: Tensor
     point: Point
     cost: Tensor
-    model: Model
+    model: QuadraticModel
     gradient: Tensor
     lower: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
-    """The walkers that are under way: where each stands, where it goes next and how far.
+class _Iterate:
+    """The iterates of the active runs.
 
     Args:
-        problem: The problem of each walker's row.
-        smooth: How much the kinks of the cost are rounded off.
-        tries: The most tries of steps at several lengths.
-        point: Where each stands.
-        secants: The secants of its last steps.
-        walker: Its number.
-        cost: The cost where it stands, with shape `(walkers,)`.
-        gradient: The gradient there, with shape `(walkers, free)`.
-        step: The step that it takes next, with that shape.
-        gain: Twice what a Gauss-Newton step should save, as part of the cost plus its scale. A bent step may also be
-            small because a secant is far too stiff.
-        stride: How many times as long as it is a step may be.
-        length: How many times as long as it is the step is tried next.
+        problem: The problem of each run's row.
+        smoothing: The radius within which kinks of the cost are rounded.
+        trials: The most trial points of a line search on a grid.
+        point: The iterates.
+        memory: The L-BFGS pairs.
+        run: The number of each run.
+        cost: The cost, with shape `(runs,)`.
+        gradient: The gradient, with shape `(runs, free)`.
+        step: The search direction, with that shape.
+        decrement: The squared Newton decrement of the Gauss-Newton model, relative to the cost plus its unit; that of
+            L-BFGS may also be small because a pair overestimates the curvature.
+        expansion: The largest initial step length.
+        length: The next step length of the line search.
     """
 
     problem: Problem
-    smooth: float
-    tries: int
+    smoothing: float
+    trials: int
     point: Point
-    secants: Secants
-    walker: Tensor
+    memory: LBFGSMemory
+    run: Tensor
     cost: Tensor
     gradient: Tensor
     step: Tensor
-    gain: Tensor
-    stride: Tensor
+    decrement: Tensor
+    expansion: Tensor
     length: Tensor
 
     @classmethod
-    def begin(cls, problem: Problem, point: Point, smooth: float) -> "_Walk":
-        cost = problem.cost.value(point.noises, problem.rest, smooth)
-        model, gradient = slopes_of(problem, point, smooth)
+    def initial(cls, problem: Problem, point: Point, smoothing: float) -> "_Iterate":
+        cost = problem.cost.value(point.noises, problem.rest, smoothing)
+        model, gradient = unconstrained_model(problem, point, smoothing)
         none, nowhere = torch.zeros_like(cost), torch.zeros_like(gradient)
-        walk = cls(
+        iterate = cls(
             problem=problem,
-            smooth=smooth,
-            tries=min(max(FEW_TRIES, problem.rows // 4), MOST_TRIES),
+            smoothing=smoothing,
+            trials=min(max(MIN_TRIALS, problem.rows // 4), MAX_TRIALS),
             point=point,
-            secants=Secants(),
-            walker=torch.arange(problem.rows, device=cost.device),
+            memory=LBFGSMemory(),
+            run=torch.arange(problem.rows, device=cost.device),
             cost=cost,
             gradient=gradient,
             step=nowhere,
-            gain=none,
-            stride=torch.ones_like(none),
+            decrement=none,
+            expansion=torch.ones_like(none),
             length=none,
         )
 
-        return replace(walk, **walk._aim(model))
+        return replace(iterate, **iterate._direction(model))
 
-    def done(self, tolerance: float) -> Tensor:
-        """Which walkers are done, with whatever success; what is no number is done."""
-        return ~((self.gain > tolerance) & (self.gain < torch.inf) & (self.length >= SHORTEST))
+    def stopped(self, tolerance: float) -> Tensor:
+        """Which runs stop, converged or not; NaN stops."""
+        return ~((self.decrement > tolerance) & (self.decrement < torch.inf) & (self.length >= MIN_STEP_LENGTH))
 
-    def stop(self, rows: Tensor | slice, ended: _Ended) -> None:
-        """Notes where the given walkers end."""
+    def finish(self, rows: Tensor | slice, results: _Results) -> None:
+        """Records the last iterates of the given runs."""
         noises, cost = self.point.noises[rows], self.cost[rows]
-        if self.smooth:
-            # Not that of the walk, which is rounded off.
+        if self.smoothing:
+            # Without smoothing.
             cost = self.problem.cost.value(noises, self.problem.rest[rows])
-        ended.parts.append((self.walker[rows], noises, cost, self.step[rows], self.gain[rows]))
+        results.parts.append((self.run[rows], noises, cost, self.step[rows], self.decrement[rows]))
 
-    def advance(self) -> "tuple[_Walk, _End]":
-        """Tries the step of each walker; one that does not lower the cost is tried again at a part of its length."""
-        end, length = self._try()
-        accepted, every = end.lower, bool(end.lower.all())
-        change = end.gradient - self.gradient
-        along = dot(end.move, change)
-        known = accepted & (self.cost < ANYTHING)
+    def advance(self) -> "tuple[_Iterate, _Trial]":
+        """Makes one line search trial of each run; where it is rejected the step length contracts."""
+        trial, length = self._line_search()
+        accepted, every = trial.lower, bool(trial.lower.all())
+        change = trial.gradient - self.gradient
+        product = dot(trial.move, change)
+        known = accepted & (self.cost < UNEVALUATED)
 
-        # Where the slope steepens along a step, the next one may well be longer.
-        stride = torch.where(accepted & (along < 0), (STRETCH * self.stride).clamp(max=LONGEST_STRIDE), 1.0)
-        bend = _bend(self.problem.free, self.point, end)
+        curvature = _end_curvature(self.problem.free, self.point, trial)
         ahead = replace(
             self,
-            point=end.point if every else end.point.where(accepted, self.point),
-            secants=self.secants.after(end.move, change, along, bend, known),
-            cost=end.cost if every else torch.where(accepted, end.cost, self.cost),
-            gradient=end.gradient,
-            stride=stride,
+            point=trial.point if every else trial.point.where(accepted, self.point),
+            memory=self.memory.update(trial.move, change, product, curvature, known),
+            cost=trial.cost if every else torch.where(accepted, trial.cost, self.cost),
+            gradient=trial.gradient,
+            expansion=expand(self.expansion, accepted & (product < 0)),
         )
-        fresh = ahead._aim(end.model)
+        fresh = ahead._direction(trial.model)
         if not every:
-            old = replace(self, length=SHRINK * length)
+            old = replace(self, length=BACKTRACKING_FACTOR * length)
             fresh = {name: _where(accepted, each, getattr(old, name)) for name, each in fresh.items()}
 
-        return replace(ahead, **fresh), end
+        return replace(ahead, **fresh), trial
 
-    def _try(self) -> tuple[_End, Tensor]:
-        """Tries the step of each walker; where few are left at several lengths at once, of which the best counts.
+    def _line_search(self) -> tuple[_Trial, Tensor]:
+        """Evaluates a trial step of each run; with few runs the best on a grid of step lengths.
 
         Returns:
-            The ends of the moves, and the lengths that count.
+            The trials and their step lengths.
         """
-        problem, count, length, step = self.problem, len(self.walker), self.length, self.step
-        v, cost, fall = self.point.noises[:, : problem.free], self.cost, dot(self.gradient, step)
-        parts = next((parts for parts in PARTS if len(parts) * count <= self.tries), (1.0,))
-        if len(parts) > 1:
-            rows = torch.arange(count, device=length.device).repeat_interleave(len(parts))
-            problem, v, cost, fall, step = problem.select(rows), v[rows], cost[rows], fall[rows], step[rows]
-            length = length[rows] * length.new_tensor(parts).repeat(count)
+        problem, count, length, step = self.problem, len(self.run), self.length, self.step
+        v, cost, slope = self.point.noises[:, : problem.free], self.cost, dot(self.gradient, step)
+        lengths = next((lengths for lengths in LENGTH_GRIDS if len(lengths) * count <= self.trials), (1.0,))
+        if len(lengths) > 1:
+            rows = torch.arange(count, device=length.device).repeat_interleave(len(lengths))
+            problem, v, cost, slope, step = problem.select(rows), v[rows], cost[rows], slope[rows], step[rows]
+            length = length[rows] * length.new_tensor(lengths).repeat(count)
 
         move = length.unsqueeze(-1) * step
         there = problem.linearize(v + move)
-        after = problem.cost.value(there.noises, problem.rest, self.smooth)
-        # The cost is at least 0.
-        lower = after <= cost + ENOUGH * length * fall + 1e-15 * (1 + cost)
-        if len(parts) > 1:
+        after = problem.cost.value(there.noises, problem.rest, self.smoothing)
+        lower = sufficient_decrease(cost, after, length, slope)
+        if len(lengths) > 1:
             lower = lower & there.jacobian.flatten(1).isfinite().all(-1)
             best = torch.where(lower, after, torch.inf).reshape(count, -1).argmin(-1)
-            # Where none is lower, the shortest is left behind.
-            best = torch.where(lower.reshape(count, -1).any(-1), best, len(parts) - 1)
-            best = best + len(parts) * torch.arange(count, device=best.device)
+            # Where none is accepted, contract from the shortest.
+            best = torch.where(lower.reshape(count, -1).any(-1), best, len(lengths) - 1)
+            best = best + len(lengths) * torch.arange(count, device=best.device)
             move, there, after, lower, length = move[best], there.select(best), after[best], lower[best], length[best]
 
-        model, gradient = slopes_of(self.problem, there, self.smooth)
+        model, gradient = unconstrained_model(self.problem, there, self.smoothing)
 
-        return _End(move, there, after, model, gradient, lower & (dot(gradient, gradient) < torch.inf)), length
+        return _Trial(move, there, after, model, gradient, lower & (dot(gradient, gradient) < torch.inf)), length
 
-    def _aim(self, model: Model) -> dict[str, Any]:
-        """Computes the next step of each walker, what it may gain, and how far it goes."""
-        straight = model.undo(self.gradient)
-        step = -self.secants.undo(model, self.gradient, straight)
-        norm = dot(step, step).sqrt()
+    def _direction(self, model: QuadraticModel) -> dict[str, Any]:
+        """Computes the search direction of each run, its Newton decrement and the initial step length."""
+        newton = model.solve(self.gradient)
+        step = -self.memory.solve(model, self.gradient, newton)
 
         return {
             "gradient": self.gradient,
             "step": step,
-            "gain": dot(self.gradient, straight) / (self.problem.cost.scale + self.cost),
-            "length": (LONGEST_STEP / norm.clamp_min(1e-300)).minimum(self.stride),
+            "decrement": dot(self.gradient, newton) / (self.problem.cost.scale + self.cost),
+            "length": initial_length(step, self.expansion),
         }
 
-    def look_around(self, before: "_Walk", end: _End, places: int, ended: _Ended) -> "_Walk":
-        """Lets doubtful rows look for other valleys, and sends walkers there.
+    def add_starts(self, before: "_Iterate", trial: _Trial, starts: int, results: _Results) -> "_Iterate":
+        """Adds runs from further starts for rows that meet the restart criteria.
 
         Args:
-            before: The walk before its first step.
-            end: The end of that step.
-            places: How many places a row looks at.
-            ended: Takes up which rows look, and whose walkers they are.
+            before: The iterates before the first step.
+            trial: The trial of that step.
+            starts: The number of grid points on the line.
+            results: Records the restarted rows and the rows of the added runs.
         """
-        ended.doubtful = before.doubtful(end)
-        doubtful = ended.doubtful.nonzero().squeeze(-1)
-        if not len(doubtful):
+        results.needs_restart = before.needs_restart(trial)
+        rows = results.needs_restart.nonzero().squeeze(-1)
+        if not len(rows):
             return self
 
-        problem, cost, step = self.problem.select(doubtful), before.cost[doubtful], before.step[doubtful]
-        # As far along the first step as moving alone would cost no more than what was found, or staying.
-        stiff = problem.cost.curvature(before.point.noises[doubtful], problem.rest, self.smooth)[:, : problem.free]
-        reach = 2 * torch.minimum(cost, end.cost[doubtful]) / dot(step.square(), stiff)
-        far = reach.sqrt().nan_to_num(posinf=0.0).unsqueeze(-1) * step
-        stands = self.point.noises[doubtful, : problem.free], self.cost[doubtful]
-        row, which, spot = find_valleys(problem, far, stands, places, self.smooth)
-        ended.row, ended.which = doubtful[row], which
-        sent = self.select(ended.row)._sent(spot)
+        problem, cost, step = self.problem.select(rows), before.cost[rows], before.step[rows]
+        # The line ends where the free noises alone cost as much as the best known iterate.
+        curvature = problem.cost.curvature(before.point.noises[rows], problem.rest, self.smoothing)[:, : problem.free]
+        radius = 2 * torch.minimum(cost, trial.cost[rows]) / dot(step.square(), curvature)
+        direction = radius.sqrt().nan_to_num(posinf=0.0).unsqueeze(-1) * step
+        current = self.point.noises[rows, : problem.free], self.cost[rows]
+        row, rank, start = select_line_starts(problem, direction, current, starts, self.smoothing)
+        results.row, results.rank = rows[row], rank
+        started = self.select(results.row)._moved_to(start)
 
-        return self._join(replace(sent, walker=len(self.walker) + torch.arange(len(row), device=row.device)))
+        return self._join(replace(started, run=len(self.run) + torch.arange(len(row), device=row.device)))
 
-    def doubtful(self, end: _End) -> Tensor:
-        """Says which rows look around after their first step, of which the end is given."""
-        scale, cost = self.problem.cost.scale, end.cost
-        size, length = self.gain * (scale + self.cost), dot(end.move, self.step) / dot(self.step, self.step)
-        saved = (self.cost - cost) / (length * (1 - length / 2) * size).clamp_min(1e-300)
-        steeper = dot(end.move, end.gradient - self.gradient) < 0
-        bent = ~end.lower | steeper | ((saved - 1).abs() > LARGEST_SURPRISE)
-        first, last = (dot(point.jacobian, end.move.unsqueeze(-2)) for point in (self.point, end.point))
-        turned = ((last - first).abs() > TURN * torch.maximum(first.abs(), last.abs())).any(-1)
-        vain = (cost > RATHER_DEAR * scale) & (cost > SAVED * self.cost)
+    def needs_restart(self, trial: _Trial) -> Tensor:
+        """Says which rows meet the restart criteria after the trial of their first step."""
+        scale, cost = self.problem.cost.scale, trial.cost
+        size, length = self.decrement * (scale + self.cost), dot(trial.move, self.step) / dot(self.step, self.step)
+        gain_ratio = (self.cost - cost) / (length * (1 - length / 2) * size).clamp_min(1e-300)
+        concave = dot(trial.move, trial.gradient - self.gradient) < 0
+        poor = ~trial.lower | concave | ((gain_ratio - 1).abs() > RESTART.gain_ratio)
+        first, last = (dot(point.jacobian, trial.move.unsqueeze(-2)) for point in (self.point, trial.point))
+        curved = ((last - first).abs() > RESTART.jacobian_change * torch.maximum(first.abs(), last.abs())).any(-1)
+        stalled = (cost > RESTART.stalled_cost * scale) & (cost > RESTART.stalled_share * self.cost)
+        poor, curved = poor & (size > RESTART.min_decrement * scale), curved & (cost > RESTART.min_cost * scale)
 
-        return (bent & (size > SMALL * scale)) | (turned & (cost > LITTLE * scale)) | vain | (cost > DEAR * scale)
+        return poor | curved | stalled | (cost > RESTART.max_cost * scale)
 
-    def _sent(self, spot: Tensor) -> "_Walk":
-        """Lets the next step lead to a spot, whatever is there."""
-        anything = torch.full_like(self.cost, ANYTHING)
+    def _moved_to(self, start: Tensor) -> "_Iterate":
+        """Lets the next trial be a start, accepted at any finite cost."""
+        unknown = torch.full_like(self.cost, UNEVALUATED)
 
         return replace(
             self,
-            step=spot - self.point.noises[:, : self.problem.free],
+            step=start - self.point.noises[:, : self.problem.free],
             length=torch.ones_like(self.length),
-            gain=anything,
-            cost=anything,
-            secants=self.secants.cleared(),
+            decrement=unknown,
+            cost=unknown,
+            memory=self.memory.reset(),
         )
 
-    def select(self, rows: Tensor) -> "_Walk":
-        """Takes the given walkers."""
+    def select(self, rows: Tensor) -> "_Iterate":
+        """Takes the given runs."""
         return replace(
             self,
             problem=self.problem.select(rows),
             point=self.point.select(rows),
-            secants=self.secants.select(rows),
+            memory=self.memory.select(rows),
             **{name: getattr(self, name)[rows] for name in COLUMNS},
         )
 
-    def _join(self, other: "_Walk") -> "_Walk":
-        """Takes other walkers in."""
+    def _join(self, other: "_Iterate") -> "_Iterate":
+        """Appends other runs."""
         columns: dict[str, Any] = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in COLUMNS}
 
         return replace(
             self,
             problem=self.problem.join(other.problem),
             point=self.point.join(other.point),
-            secants=self.secants.join(other.secants),
+            memory=self.memory.join(other.memory),
             **columns,
         )
 
 
-def _bend(free: int, start: Point, end: _End) -> Tensor:
-    """The curvature of the cost along a move, beyond its end, where a move is 1 long, with shape `(rows,)`.
+def _end_curvature(free: int, start: Point, trial: _Trial) -> Tensor:
+    """Estimates the second derivative of the cost along a move, of length 1, at its end, with shape `(rows,)`.
 
-    Implied noises along the move are taken as the cubics that have the right values and derivatives at both ends. A
-    step by this curvature leads as far along as two of Newton's steps would with them, unless that is much farther or
-    much less far than the first of the two.
+    Implied noises along the move are their cubic Hermite interpolants. The estimate is scaled so that one step by it is
+    as long as two Newton steps on the interpolant, unless those differ much from the first of the two.
     """
-    model, move, now = end.model, end.move, end.model.residual
-    stiff = model.compliance.reciprocal()
-    slope, own = dot(end.gradient, move), total(torch.where(model.inverse > 0, move.square() / model.inverse, 0.0))
-    first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, end.point))
-    rose = end.point.noises[:, free:] - start.noises[:, free:]
-    turn = 2 * first.add(last, alpha=2).sub(rose, alpha=3)
-    twist = 2 * (turn + first - last)
-    bend = own + total(torch.addcmul(last.square(), now, turn) * stiff)
+    model, move, now = trial.model, trial.move, trial.model.residual
+    weight = model.inverse_curvature.reciprocal()
+    slope = dot(trial.gradient, move)
+    own = row_sum(torch.where(model.free_inverse > 0, move.square() / model.free_inverse, 0.0))
+    first, last = (dot(point.jacobian, move.unsqueeze(-2)) for point in (start, trial.point))
+    rise = trial.point.noises[:, free:] - start.noises[:, free:]
+    # The second and third derivatives of the interpolant at the end.
+    second = 2 * first.add(last, alpha=2).sub(rise, alpha=3)
+    third = 2 * (second + first - last)
+    curvature = own + row_sum(torch.addcmul(last.square(), now, second) * weight)
 
-    # Where Newton's step ends: the implied noises there, and their first and second derivatives.
-    newton = -slope / bend
+    # After the first Newton step: the implied noises, their derivatives, and the derivatives of the cost.
+    newton = -slope / curvature
     ahead = newton.clamp(-1.0, 1.0)
     by = ahead.unsqueeze(-1)
-    half = torch.addcmul(last, by, torch.addcmul(turn, by, twist, value=1 / 3), value=0.5)
-    residual = torch.addcmul(now, by, half)
-    rise = torch.addcmul(last, by, torch.addcmul(turn, by, twist, value=0.5))
-    left = torch.addcmul(slope, ahead, own) + total(torch.addcmul(residual * rise, now, last, value=-1) * stiff)
-    bends = own + total(torch.addcmul(rise.square(), residual, torch.addcmul(turn, by, twist)) * stiff)
-    more = (ahead - left / bends) / newton
+    mean = torch.addcmul(last, by, torch.addcmul(second, by, third, value=1 / 3), value=0.5)
+    residual = torch.addcmul(now, by, mean)
+    tangent = torch.addcmul(last, by, torch.addcmul(second, by, third, value=0.5))
+    gradient = torch.addcmul(slope, ahead, own) + row_sum(
+        torch.addcmul(residual * tangent, now, last, value=-1) * weight
+    )
+    hessian = own + row_sum(torch.addcmul(tangent.square(), residual, torch.addcmul(second, by, third)) * weight)
+    ratio = (ahead - gradient / hessian) / newton
 
-    return torch.where((more > 1 / MUCH) & (more < MUCH), bend / more, bend)
+    return torch.where((ratio > 1 / MAX_STEP_RATIO) & (ratio < MAX_STEP_RATIO), curvature / ratio, curvature)
 
 
 def _where(rows: Tensor, new: Tensor, old: Tensor) -> Tensor:

@@ -1,110 +1,111 @@
-r"""The secants of the last few steps, by which Gauss-Newton steps are bent, because residuals are not small.
+r"""Limited-memory BFGS with the Gauss-Newton model as the initial Hessian, since residuals are not small.
 
-With :math:`H` the inverse curvature of the Gauss-Newton model and :math:`y` the change of the gradient over a step
-:math:`s`, the limited-memory BFGS inverse applies to a gradient :math:`g` as
+With :math:`H` the inverse Hessian of the Gauss-Newton model and :math:`y` the change of the gradient over a step
+:math:`s`, the two-loop recursion applies to a gradient :math:`g`
 
 .. math:: B g = V^\top (\dots H \dots) V g + \frac{s^\top g}{s^\top y} \, s, \qquad V = I - \frac{y s^\top}{s^\top y},
 
-the latest secant outermost. A change is first corrected along its step, so that :math:`s^\top y` is the curvature
-beyond the end of the step rather than its mean over it; steps then converge quadratically along it.
+the latest pair outermost. Departing from the textbook, :math:`y` is first corrected along :math:`s` so that
+:math:`s^\top y` is an estimate of the curvature at the end of the step rather than its mean over it.
 
 References:
-    Numerical Optimization (Nocedal and Wright, 2006), section 7.2.
+    Numerical Optimization (Nocedal and Wright, 2006), algorithm 7.4.
 """
 
-__all__ = ["Secants"]
+__all__ = ["LBFGSMemory"]
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from deepbc.solvers.quadratic_model import Model, dot
+from deepbc.numerics.batched import join, map_tensors, select
+from deepbc.solvers.quadratic_model import QuadraticModel, dot
 
-# How many secants bend a step, and the least cosine between a step and its change.
-MEMORY, LEAST_COSINE = 3, 1e-10
+# The number of pairs; rows seldom take many more steps.
+MEMORY = 3
+# The curvature condition: the least cosine between a step and the change of the gradient.
+CURVATURE_THRESHOLD = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
-class _Secant:
-    r"""A step :math:`s` and its change :math:`y`, `(rows, free)`, and :math:`1 / s^\top y`, `(rows,)`; or zeros."""
+class _Pair:
+    r"""A pair :math:`s` and :math:`y`, `(rows, free)`, and :math:`1 / s^\top y`, `(rows,)`; zeros for no pair."""
 
     step: Tensor
     change: Tensor
     inverse: Tensor
 
-    def select(self, rows: Tensor) -> "_Secant":
-        return _Secant(*(getattr(self, each.name)[rows] for each in fields(self)))
-
-    def join(self, other: "_Secant") -> "_Secant":
-        return _Secant(*(torch.cat([getattr(self, each.name), getattr(other, each.name)]) for each in fields(self)))
-
 
 @dataclass(frozen=True, slots=True)
-class Secants:
-    """The secants of each row, the oldest first; none at first."""
+class LBFGSMemory:
+    """The pairs of each row, the oldest first."""
 
-    kept: tuple[_Secant, ...] = ()
+    pairs: tuple[_Pair, ...] = ()
 
-    def select(self, rows: Tensor) -> "Secants":
+    def select(self, rows: Tensor) -> "LBFGSMemory":
         """Takes the given rows."""
-        return Secants(tuple(each.select(rows) for each in self.kept))
+        return LBFGSMemory(tuple(select(each, rows) for each in self.pairs))
 
-    def join(self, other: "Secants") -> "Secants":
-        """Takes the rows of as many other secants in."""
-        return Secants(tuple(mine.join(theirs) for mine, theirs in zip(self.kept, other.kept, strict=True)))
+    def join(self, other: "LBFGSMemory") -> "LBFGSMemory":
+        """Appends the rows of a memory with as many pairs."""
+        return LBFGSMemory(tuple(join(both) for both in zip(self.pairs, other.pairs, strict=True)))
 
-    def cleared(self) -> "Secants":
-        """As many secants that bend nothing."""
-        return Secants(tuple(_Secant(*(torch.zeros_like(getattr(a, b.name)) for b in fields(a))) for a in self.kept))
+    def reset(self) -> "LBFGSMemory":
+        """Returns as many pairs without effect."""
+        return LBFGSMemory(tuple(map_tensors(torch.zeros_like, each) for each in self.pairs))
 
-    def after(self, step: Tensor, change: Tensor, along: Tensor, bend: Tensor, rows: Tensor) -> "Secants":
-        """Adds that of the last step, for which the oldest goes where there are enough.
+    def update(
+        self, step: Tensor, change: Tensor, curvature: Tensor, end_curvature: Tensor, rows: Tensor
+    ) -> "LBFGSMemory":
+        r"""Adds the pair of the last step; the oldest goes where the memory is full.
 
         Args:
-            step: The step, with shape `(rows, free)`.
-            change: How much the gradient changed over it, with that shape.
-            along: How much it changed along it, the product of both, with shape `(rows,)`.
-            bend: The curvature of the cost along the step beyond its end, where it is 1 long, with shape `(rows,)`.
-            rows: The mask of the rows that made it.
+            step: The step :math:`s`, with shape `(rows, free)`.
+            change: The change :math:`y` of the gradient over it, with that shape.
+            curvature: Their product :math:`s^\top y`, with shape `(rows,)`.
+            end_curvature: The second derivative of the cost along :math:`s` at its end, with shape `(rows,)`.
+            rows: The mask of the rows that made the step.
         """
         square = dot(step, step)
-        lacking = torch.where(bend > 0, bend - along, 0.0)
-        change = change + (lacking / square.clamp_min(1e-300)).unsqueeze(-1) * step
-        along = along + lacking
+        correction = torch.where(end_curvature > 0, end_curvature - curvature, 0.0)
+        change = change + (correction / square.clamp_min(1e-300)).unsqueeze(-1) * step
+        curvature = curvature + correction
 
-        use = rows & (along > LEAST_COSINE * (square * dot(change, change)).sqrt())
+        use = rows & (curvature > CURVATURE_THRESHOLD * (square * dot(change, change)).sqrt())
         mask = use.unsqueeze(-1)
-        latest = _Secant(torch.where(mask, step, 0.0), torch.where(mask, change, 0.0), torch.where(use, 1 / along, 0.0))
+        latest = _Pair(
+            torch.where(mask, step, 0.0), torch.where(mask, change, 0.0), torch.where(use, 1 / curvature, 0.0)
+        )
 
-        return Secants((*self.kept[len(self.kept) + 1 - min(MEMORY, step.shape[-1]) :], latest))
+        return LBFGSMemory((*self.pairs[len(self.pairs) + 1 - min(MEMORY, step.shape[-1]) :], latest))
 
-    def undo(self, model: Model, gradient: Tensor, straight: Tensor | None = None) -> Tensor:
-        """Applies the inverse of the model's curvature, bent, to a gradient `(rows, free)`.
+    def solve(self, model: QuadraticModel, gradient: Tensor, initial: Tensor | None = None) -> Tensor:
+        """Applies the L-BFGS inverse Hessian to a gradient by the two-loop recursion.
 
         Args:
-            model: The model.
-            gradient: The gradient.
-            straight: What the model alone makes of it, where that is known.
+            model: The initial Hessian.
+            gradient: The gradient, with shape `(rows, free)`.
+            initial: What the initial inverse Hessian makes of it, where that is known.
         """
-        if not self.kept or gradient.shape[-1] == 1:
-            straight = model.undo(gradient) if straight is None else straight
-            return self._undo_lone(gradient, straight) if self.kept else straight
+        if not self.pairs or gradient.shape[-1] == 1:
+            initial = model.solve(gradient) if initial is None else initial
+            return self._solve_scalar(gradient, initial) if self.pairs else initial
 
-        rest, shares = gradient, []
-        for each in reversed(self.kept):
-            shares.append(each.inverse * dot(each.step, rest))
-            rest = rest - shares[-1].unsqueeze(-1) * each.change
+        q, alphas = gradient, []
+        for each in reversed(self.pairs):
+            alphas.append(each.inverse * dot(each.step, q))
+            q = q - alphas[-1].unsqueeze(-1) * each.change
 
-        moved = model.undo(rest)
-        for each, share in zip(self.kept, reversed(shares), strict=True):
-            moved = moved + (share - each.inverse * dot(each.change, moved)).unsqueeze(-1) * each.step
+        r = model.solve(q)
+        for each, alpha in zip(self.pairs, reversed(alphas), strict=True):
+            r = r + (alpha - each.inverse * dot(each.change, r)).unsqueeze(-1) * each.step
 
-        return moved
+        return r
 
-    def _undo_lone(self, gradient: Tensor, straight: Tensor) -> Tensor:
-        """The same for one coordinate, of which a secant knows all."""
-        latest = self.kept[-1]
+    def _solve_scalar(self, gradient: Tensor, initial: Tensor) -> Tensor:
+        """The secant method: for one coordinate the latest pair determines the Hessian."""
+        latest = self.pairs[-1]
         inverse = latest.inverse.unsqueeze(-1) * latest.step.square()
 
-        return torch.where(inverse > 0, inverse * gradient, straight)
+        return torch.where(inverse > 0, inverse * gradient, initial)

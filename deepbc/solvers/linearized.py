@@ -1,10 +1,10 @@
-r"""The paper's algorithm 1: linearise what the noise leads to, solve the penalised problem in closed form, repeat.
+r"""Undamped Gauss-Newton on the quadratic-penalty objective: algorithm 1 of the paper on deep backtracking.
 
 .. math:: u' \leftarrow (\lambda^{-1} W + J^\top J + \epsilon I)^\dagger
           (\lambda^{-1} W u + J^\top (x^* + J u' - F(u')))
 
-The steps are not damped and there is no merit function, so on some rows they cycle. Rows that miss, or that still move
-at the end, say so. It is here for reproduction and comparison.
+There is no line search and no merit function, so on some rows the iteration cycles. Rows that are infeasible or not
+stationary at the end say so. It is here for reproduction and comparison.
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), algorithm 1 and eq. 20.
@@ -18,18 +18,18 @@ from torch import Tensor
 from deepbc._validation import check_between, check_count
 from deepbc.errors import SettingError
 from deepbc.solvers.base import Solver
-from deepbc.solvers.penalty import ended, penalised, reachable
+from deepbc.solvers.penalty import penalised_residual, penalised_solution, penalty_tolerance
 from deepbc.solvers.problem import Problem, Solution
 
-# A row whose last step moved a noise by more than this has not come to rest: it cycles, or needs more steps.
-SETTLED = 1e-3
+# A row whose last step moved a noise by more than this is not stationary: it cycles, or needs more steps.
+STATIONARITY_TOLERANCE = 1e-3
 
 
 class Linearized(Solver):
     r"""Creates the paper's own solver.
 
     Args:
-        penalty: The weight :math:`\lambda` of the squared miss, in standard deviations of the variable.
+        penalty: The penalty :math:`\lambda` of the squared residual, in standard deviations of the variable.
         steps: The number of steps.
         damping: The damping :math:`\epsilon`.
 
@@ -45,7 +45,7 @@ class Linearized(Solver):
         check_count(steps, "Linearized steps", least=1)
         check_between(damping, 0.0, torch.inf, "Linearized damping", closed=True)
         self.penalty, self.steps, self.damping = penalty, steps, damping
-        self.reach = reachable(penalty)
+        self.reach = penalty_tolerance(penalty)
 
     def solve(self, problem: Problem) -> Solution:
         if not problem.cost.quadratic:
@@ -57,41 +57,41 @@ class Linearized(Solver):
         v = before = u
         for _ in range(self.steps):
             before, point = v, problem.linearize(v)
-            jacobian, missed = penalised(problem, point)
+            jacobian, residual = penalised_residual(problem, point)
             jacobian = jacobian * movable.unsqueeze(-2)
-            # In terms of the move from the factual noise, which the first weight then leaves out.
-            target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - missed
+            # In terms of the move from the factual noise, for which the right side has no cost term.
+            target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - residual
             v = u + _solve(scale, jacobian, target, self.damping * u)
 
-        return ended(problem, v, self.reach, moving=((v - before).abs() > SETTLED).any(-1))
+        return penalised_solution(problem, v, self.reach, moving=((v - before).abs() > STATIONARITY_TOLERANCE).any(-1))
 
     def __repr__(self) -> str:
         return f"Linearized(penalty={self.penalty:g}, steps={self.steps}, damping={self.damping:g})"
 
 
-def _solve(scale: Tensor, jacobian: Tensor, target: Tensor, drag: Tensor) -> Tensor:
-    """Solves `(D + J' J) y = J' target - drag` in the smaller of the two spaces.
+def _solve(scale: Tensor, jacobian: Tensor, target: Tensor, shift: Tensor) -> Tensor:
+    """Solves `(D + J' J) y = J' target - shift` in the smaller of the primal and the dual space (Woodbury).
 
     Args:
-        scale: The inverse of the diagonal `D`, zero for a coordinate that is held, with shape `(rows, free)`.
+        scale: The inverse of the diagonal `D`, zero for a fixed coordinate, with shape `(rows, free)`.
         jacobian: The Jacobian `J`, with shape `(rows, outputs, free)`.
         target: With shape `(rows, outputs)`.
-        drag: With shape `(rows, free)`.
+        shift: With shape `(rows, free)`.
     """
     outputs, free = jacobian.shape[-2:]
     if outputs <= free:
         system = (jacobian * scale.unsqueeze(-2)) @ jacobian.mT
         system.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        held_back = target + (jacobian @ (scale * drag).unsqueeze(-1)).squeeze(-1)
-        push = (jacobian.mT @ _divide(system, held_back).unsqueeze(-1)).squeeze(-1)
-        return scale * (push - drag)
+        right = target + (jacobian @ (scale * shift).unsqueeze(-1)).squeeze(-1)
+        push = (jacobian.mT @ _divide(system, right).unsqueeze(-1)).squeeze(-1)
+        return scale * (push - shift)
 
     # In units of the square root of the diagonal.
     root = scale.sqrt()
     jacobian = jacobian * root.unsqueeze(-2)
     system = jacobian.mT @ jacobian
     system.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    right = (jacobian.mT @ target.unsqueeze(-1)).squeeze(-1) - root * drag
+    right = (jacobian.mT @ target.unsqueeze(-1)).squeeze(-1) - root * shift
 
     return root * _divide(system, right)
 

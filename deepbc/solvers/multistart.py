@@ -1,124 +1,158 @@
-"""Other valleys of a cost: where a row may walk down that its first step did not lead to.
+"""Multi-start: starting points of further local minimisations, by a line grid and by a low-discrepancy sequence.
 
-The cost is looked at in many places along the first step, both ways, as far as can pay. A place that is lower than its
-neighbours is the floor of a valley, whose lowest point is that of the parabola through the three. Where several noises
-are sought, or constraints are to be met, valleys lie beside that way too: places are then spread over all that can pay,
-and the lowest count.
+Along the first step of a row the cost is evaluated on an equidistant grid, as far as it can decrease; the minimiser of
+the parabola through a grid minimum and its neighbours is a start. Where several noises are free, or constraints are to
+be met, Sobol points in an ellipsoid around rest are compared by an l1 merit function as well.
+
+References:
+    On the distribution of points in a cube and the approximate evaluation of integrals (Sobol, 1967).
+    Stochastic global optimization methods, part II: multi level methods (Rinnooy Kan and Timmer, 1987).
 """
 
-__all__ = ["find_low_places", "find_valleys"]
+__all__ = ["RESTART", "RestartCriteria", "select_line_starts", "select_sobol_starts"]
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from deepbc.solvers.found import Found
-from deepbc.solvers.penalty import missed_by
+from deepbc.solvers.penalty import violation
 from deepbc.solvers.problem import Point, Problem
-from deepbc.solvers.quadratic_model import dot
+from deepbc.solvers.quadratic_model import SolverState, dot
 
-# A row walks down so many valleys at most.
-MOST = 3
-# A row stands in a valley whose floor is within so many places, unless that is lower by this part.
-NEAR, LOWER = 1.5, 0.1
-# A valley is worth a walk whose floor costs less than this many times the least, plus the scale of the cost.
-WORTH = 1.5
-# A place that misses what must hold costs so many times what the force there makes of it.
-FORCE = 5.0
-# No noise is sought so many standard deviations from rest, however little it costs.
-FARTHEST = 6.0
-# So many places are looked at together, so that what they need stays small.
-TOGETHER = 262_144
+# The most further local minimisations of a row.
+MAX_STARTS = 3
+# A start within so many grid spacings of the iterate is in its basin, unless its cost is lower by this part.
+SAME_BASIN, MIN_DECREASE = 1.5, 0.1
+# Starts are dropped that cost more than this many times the least known cost, plus the unit of the cost.
+MAX_COST_RATIO = 1.5
+# The penalty parameter of the merit function, in units of the largest multiplier; exact above 1.
+PENALTY_FACTOR = 5.0
+# The largest semi-axis of the ellipsoid, in standard deviations of a noise.
+MAX_RADIUS = 6.0
+# So many points are evaluated at once, to bound memory.
+CHUNK_POINTS = 262_144
 
 
-def find_valleys(
-    problem: Problem, far: Tensor, stands: tuple[Tensor, Tensor], places: int, smooth: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Looks along a way from rest for valleys that are worth a walk.
+@dataclass(frozen=True, slots=True)
+class RestartCriteria:
+    """When a row restarts after its first step, with costs in units of the least weight.
 
     Args:
-        problem: The problem of the rows that look.
-        far: The end of the way, seen from rest; its other end is opposite. With shape `(rows, free)`.
-        stands: Where each row stands already, `(rows, free)`, and what it costs there, `(rows,)`.
-        places: How many places are looked at.
-        smooth: How much the kinks of the cost are rounded off.
+        gain_ratio: The actual over the predicted decrease differs from 1 by more.
+        min_decrement: The least predicted decrease for which that counts.
+        jacobian_change: A directional derivative changes by more than this part.
+        min_cost: The least cost for which that counts.
+        stalled_cost: The cost is above this,
+        stalled_share: and above this part of what it was.
+        max_cost: The cost is above this.
+    """
+
+    gain_ratio: float = 0.3
+    min_decrement: float = 1e-3
+    jacobian_change: float = 0.5
+    min_cost: float = 0.1
+    stalled_cost: float = 1.0
+    stalled_share: float = 0.5
+    max_cost: float = 12.0
+
+
+RESTART = RestartCriteria()
+
+
+def select_line_starts(
+    problem: Problem, direction: Tensor, current: tuple[Tensor, Tensor], points: int, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Selects starts among the local minima of the cost on a line through rest.
+
+    Args:
+        problem: The problem of the rows to restart.
+        direction: One end of the line relative to rest, the other is opposite; with shape `(rows, free)`.
+        current: The iterate of each row, `(rows, free)`, and its cost, `(rows,)`.
+        points: The number of grid points.
+        smoothing: The radius within which kinks of the cost are rounded.
 
     Returns:
-        The row of each valley, which of its valleys it is, and the spot to walk down from, `(valleys, free)`.
+        The row of each start, its rank among those of its row, and the start, `(starts, free)`.
     """
-    share = torch.linspace(-1, 1, places + 1 + places % 2, dtype=far.dtype, device=far.device)
-    gap = share[1] - share[0]
-    heights = _heights(problem, problem.start.unsqueeze(1) + share[:, None] * far.unsqueeze(1), smooth)
+    grid = torch.linspace(-1, 1, points + 1 + points % 2, dtype=direction.dtype, device=direction.device)
+    spacing = grid[1] - grid[0]
+    costs = _merit(problem, problem.start.unsqueeze(1) + grid[:, None] * direction.unsqueeze(1), smoothing)
 
-    wall = torch.full_like(heights[:, :1], torch.inf)
-    left, right = torch.cat([wall, heights[:, :-1]], dim=1), torch.cat([heights[:, 1:], wall], dim=1)
-    floors = torch.where((heights < left) & (heights <= right), heights, torch.inf)
-    lowest, index = floors.topk(MOST, dim=1, largest=False)
+    boundary = torch.full_like(costs[:, :1], torch.inf)
+    left, right = torch.cat([boundary, costs[:, :-1]], dim=1), torch.cat([costs[:, 1:], boundary], dim=1)
+    minima = torch.where((costs < left) & (costs <= right), costs, torch.inf)
+    lowest, index = minima.topk(MAX_STARTS, dim=1, largest=False)
     low, high = (side.gather(1, index) for side in (left, right))
     shift = (0.5 * (low - high) / (low - 2 * lowest + high)).nan_to_num().clamp(-0.5, 0.5)
 
-    here, cost = dot(stands[0] - problem.start, far) / dot(far, far).clamp_min(1e-300), stands[1].unsqueeze(-1)
-    apart = ((share[index] - here.unsqueeze(-1)).abs() > NEAR * gap) | (lowest < (1 - LOWER) * cost)
-    worth = apart & (lowest < problem.cost.scale + WORTH * torch.minimum(lowest[:, :1], cost))
-    row, which = worth.nonzero().unbind(-1)
-    along = (share[index] + shift * gap)[row, which].unsqueeze(-1)
+    position = dot(current[0] - problem.start, direction) / dot(direction, direction).clamp_min(1e-300)
+    cost = current[1].unsqueeze(-1)
+    elsewhere = (grid[index] - position.unsqueeze(-1)).abs() > SAME_BASIN * spacing
+    chosen = (elsewhere | (lowest < (1 - MIN_DECREASE) * cost)) & (
+        lowest < problem.cost.scale + MAX_COST_RATIO * torch.minimum(lowest[:, :1], cost)
+    )
+    row, which = chosen.nonzero().unbind(-1)
+    along = (grid[index] + shift * spacing)[row, which].unsqueeze(-1)
 
-    return row, which, problem.start[row] + along * far[row]
+    return row, which, problem.start[row] + along * direction[row]
 
 
-def find_low_places(problem: Problem, found: Found, places: int, smooth: float) -> Tensor:
-    """Looks all around for places to walk down from.
+def select_sobol_starts(problem: Problem, state: SolverState, points: int, smoothing: float) -> Tensor:
+    """Selects the Sobol points of the lowest merit in an ellipsoid around rest.
 
     Args:
-        problem: The problem of the rows that look.
-        found: What each row has found already.
-        places: How many places are looked at.
-        smooth: How much the kinks of the cost are rounded off.
+        problem: The problem of the rows to restart.
+        state: The best known state of each row.
+        points: The number of Sobol points.
+        smoothing: The radius within which kinks of the cost are rounded.
 
     Returns:
-        The lowest few places of each row, with shape `(rows, few, free)`; what is missed there counts as well.
+        The starts of each row, with shape `(rows, starts, free)`.
     """
-    stiff = problem.cost.curvature(problem.rest, problem.rest, smooth)[:, : problem.free]
-    # As far as moving one noise alone would cost no more than what was found, if anything was.
-    reach = (2 * found.cost.unsqueeze(-1) / stiff).sqrt().nan_to_num(nan=FARTHEST).clamp(max=FARTHEST)
-    reach = problem.movable[:, : problem.free] * reach
-    spots = problem.start.unsqueeze(1) + _ball(places, reach) * reach.unsqueeze(1)
-    force = torch.cat([torch.full_like(reach[:, :1], problem.cost.scale), found.multipliers.abs()], dim=-1).amax(-1)
-    index = _heights(problem, spots, smooth, FORCE * force).topk(min(MOST, places), dim=1, largest=False).indices
+    curvature = problem.cost.curvature(problem.rest, problem.rest, smoothing)[:, : problem.free]
+    # A noise that moves alone by its semi-axis costs as much as the best known state.
+    radius = (2 * state.cost.unsqueeze(-1) / curvature).sqrt().nan_to_num(nan=MAX_RADIUS).clamp(max=MAX_RADIUS)
+    radius = problem.movable[:, : problem.free] * radius
+    starts = problem.start.unsqueeze(1) + _sobol_ball(points, radius) * radius.unsqueeze(1)
+    penalty = torch.cat([torch.full_like(radius[:, :1], problem.cost.scale), state.multipliers.abs()], dim=-1).amax(-1)
+    merit = _merit(problem, starts, smoothing, PENALTY_FACTOR * penalty)
+    index = merit.topk(min(MAX_STARTS, points), dim=1, largest=False).indices
 
-    return spots.gather(1, index.unsqueeze(-1).expand(-1, -1, problem.free))
+    return starts.gather(1, index.unsqueeze(-1).expand(-1, -1, problem.free))
 
 
-def _ball(places: int, like: Tensor) -> Tensor:
-    """Places spread evenly over the ball of radius 1, the same at all times, with shape `(places, free)`."""
+def _sobol_ball(points: int, like: Tensor) -> Tensor:
+    """A fixed scrambled Sobol sequence mapped to the unit ball, with shape `(points, free)`."""
     free = like.shape[-1]
-    even: Tensor = torch.quasirandom.SobolEngine(free + 1, scramble=True, seed=0).draw(places, dtype=torch.float64)
-    ways: Tensor = torch.special.ndtri(even[:, :free].clamp(1e-9, 1 - 1e-9))
-    radius = even[:, free:] ** (1 / free)
+    sobol: Tensor = torch.quasirandom.SobolEngine(free + 1, scramble=True, seed=0).draw(points, dtype=torch.float64)
+    directions: Tensor = torch.special.ndtri(sobol[:, :free].clamp(1e-9, 1 - 1e-9))
+    radius = sobol[:, free:] ** (1 / free)
 
-    return (radius * ways * ways.square().sum(-1, keepdim=True).rsqrt()).to(like)
+    return (radius * directions * directions.square().sum(-1, keepdim=True).rsqrt()).to(like)
 
 
-def _heights(problem: Problem, spots: Tensor, smooth: float, force: Tensor | None = None) -> Tensor:
-    """The cost at spots `(rows, places, free)`, with shape `(rows, places)`; infinite where it is no number.
+def _merit(problem: Problem, starts: Tensor, smoothing: float, penalty: Tensor | None = None) -> Tensor:
+    """The l1 merit function at points `(rows, points, free)`, with shape `(rows, points)`; infinite for NaN.
 
-    A force, `(rows,)`, is what a unit costs of what is missed.
+    Without a penalty parameter, `(rows,)`, it is the cost.
     """
-    rows, places, _ = spots.shape
+    rows, points, _ = starts.shape
     parts = []
-    for some in torch.arange(rows, device=spots.device).split(max(1, TOGETHER // places)):
-        many = problem.select(some.repeat_interleave(places))
-        point = many.look(spots[some].flatten(0, 1))
-        cost = many.cost.value(point.noises, many.rest, smooth)
-        if force is not None:
-            cost = cost + force[some].repeat_interleave(places) * _missed(many, point)
-        parts.append(cost.reshape(len(some), places))
+    for chunk in torch.arange(rows, device=starts.device).split(max(1, CHUNK_POINTS // points)):
+        repeated = problem.select(chunk.repeat_interleave(points))
+        point = repeated.evaluate(starts[chunk].flatten(0, 1))
+        cost = repeated.cost.value(point.noises, repeated.rest, smoothing)
+        if penalty is not None:
+            cost = cost + penalty[chunk].repeat_interleave(points) * _l1_violation(repeated, point)
+        parts.append(cost.reshape(len(chunk), points))
 
     return torch.cat(parts).nan_to_num(nan=torch.inf)
 
 
-def _missed(problem: Problem, point: Point) -> Tensor:
-    """How far constraints, and implied noises that may not move, are missed in all, with shape `(rows,)`."""
-    outside = missed_by(problem, point.values).abs()
+def _l1_violation(problem: Problem, point: Point) -> Tensor:
+    """The l1 norm of the violation of constraints and of fixed implied noises, with shape `(rows,)`."""
+    outside = violation(problem, point.values).abs()
     moved = torch.where(problem.movable, 0.0, (point.noises - problem.rest).abs())
 
     return outside.sum(-1) + moved.sum(-1)

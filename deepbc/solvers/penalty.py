@@ -1,41 +1,45 @@
-r"""What the solvers of the penalised form share: the miss of each constraint, and how a row ended.
+r"""The quadratic penalty method with a fixed penalty parameter, as the solvers `Linearized` and `Gradient` use it.
 
 .. math:: \min_{u'} \; d(u', u) + \lambda \lVert F_S(u') - x^*_S \rVert^2
+
+References:
+    Numerical Optimization (Nocedal and Wright, 2006), section 17.1.
+    Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), algorithm 1.
 """
 
-__all__ = ["ended", "missed_by", "penalised", "reachable"]
+__all__ = ["penalised_residual", "penalised_solution", "penalty_tolerance", "violation"]
 
 import torch
 from torch import Tensor
 
 from deepbc.solvers.problem import Point, Problem, Solution, SolverStatus
 
-# An answer that misses by more than the latter has not reached its antecedent, however weak its penalty is.
-LEAST_REACH, MOST_REACH = 1e-6, 0.1
+# The range of the feasibility tolerance; a larger residual is infeasible, however weak the penalty is.
+MIN_TOLERANCE, MAX_TOLERANCE = 1e-6, 0.1
 
 
-def reachable(penalty: float) -> float:
-    """How near a penalised answer comes to its antecedent at best: the penalty itself holds it back by that order."""
-    return min(max(LEAST_REACH, 10 / penalty), MOST_REACH)
+def penalty_tolerance(penalty: float) -> float:
+    """The feasibility tolerance: the residual of a penalised minimiser is of the order of one over the penalty."""
+    return min(max(MIN_TOLERANCE, 10 / penalty), MAX_TOLERANCE)
 
 
-def missed_by(problem: Problem, values: Tensor) -> Tensor:
-    """How far each constrained value lies beyond its nearer end, with shape `(rows, constraints)`."""
+def violation(problem: Problem, values: Tensor) -> Tensor:
+    """The signed violation of the nearer bound of each constrained value, with shape `(rows, constraints)`."""
     return values - values.clamp(problem.lower, problem.upper)
 
 
-def penalised(problem: Problem, point: Point) -> tuple[Tensor, Tensor]:
-    """The Jacobian and the miss of each constraint; both are zero where an interval holds."""
-    missed = missed_by(problem, point.values)
-    asked = (problem.lower == problem.upper) | (missed != 0)
+def penalised_residual(problem: Problem, point: Point) -> tuple[Tensor, Tensor]:
+    """The Jacobian and the residual of each constraint; both are zero where an inequality is inactive."""
+    residual = violation(problem, point.values)
+    active = (problem.lower == problem.upper) | (residual != 0)
 
-    return point.jacobian * asked.unsqueeze(-1), missed
+    return point.jacobian * active.unsqueeze(-1), residual
 
 
-def ended(problem: Problem, v: Tensor, reach: float, moving: Tensor | None = None) -> Solution:
-    """Takes the coordinates as the solution and says which rows miss, or are still moving."""
-    point = problem.look(v)
-    done = (missed_by(problem, point.values).abs() <= reach).all(-1)
+def penalised_solution(problem: Problem, v: Tensor, tolerance: float, moving: Tensor | None = None) -> Solution:
+    """Makes coordinates the solution; rows that are infeasible or still moving are out of steps."""
+    point = problem.evaluate(v)
+    done = (violation(problem, point.values).abs() <= tolerance).all(-1)
     done = done if moving is None else done & ~moving
     status = torch.where(done, int(SolverStatus.CONVERGED), int(SolverStatus.MAX_STEPS))
     status[~point.noises.isfinite().all(-1) | ~point.values.isfinite().all(-1)] = SolverStatus.NON_FINITE

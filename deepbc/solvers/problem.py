@@ -1,36 +1,37 @@
-r"""What a solver sees: noises that may move, what moving them costs, and what must hold. Nothing causal.
+r"""The optimisation problem that a solver is given: nonlinear least-cost with two-sided constraints, nothing causal.
 
 The free coordinates :math:`v` are noises. They imply further noises :math:`g(v)`, which are charged as well, and
-values :math:`c(v)`, which must lie between two ends:
+values :math:`c(v)`, which must lie between two bounds:
 
 .. math:: \min_v \; d([v, g(v)], [u, u_g]) \quad \text{subject to} \quad l \le c(v) \le h.
 
-A noise that must not move is held at rest: a free one stays, an implied one becomes a constraint.
+A noise that must not move is fixed at rest: a free one keeps its value, an implied one becomes an equality constraint.
 """
 
 __all__ = ["Cost", "Law", "Point", "Problem", "Slopes", "Solution", "SolverStatus", "Term"]
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc.data.variables import concat_last
-from deepbc.distances import Distance, Power, Squared
+from deepbc.distances import Distance, Power
+from deepbc.numerics.batched import concat_last, join, select
 
-# Weight 0 means the limit from above: among the least costly answers the least move.
-LEAST_WEIGHT = 1e-9
-NEAR_REST = 1e-9
+# Weight 0 means the limit from above, the minimum-norm one of the optimal solutions; it also bounds curvatures below.
+MIN_WEIGHT = 1e-9
+# Costs that are not differentiable at rest are never evaluated nearer to it.
+KINK_MARGIN = 1e-9
 
 # Computes the implied noises `(rows, implied)` and the constrained values `(rows, constraints)` from the free
 # coordinates `(rows, free)` and what else is given, row by row.
-Law = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
+Law = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
-
-# Computes the implied noises and their derivatives `(rows, implied, free)`, where nothing else counts.
-Slopes = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
+# Computes the implied noises and their Jacobian `(rows, implied, free)`, where no value is constrained.
+Slopes = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 
 class SolverStatus(IntEnum):
@@ -46,7 +47,7 @@ class SolverStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The noise of one variable: its distance, weight and dimension."""
+    """The cost of one variable's noise: its distance, weight and dimension."""
 
     distance: Distance
     weight: float
@@ -67,15 +68,15 @@ class Cost:
         self.group = torch.arange(len(terms)).repeat_interleave(dims).to(rest.device)
         weights = torch.tensor([term.weight for term in terms], dtype=rest.dtype, device=rest.device)
         self.weights = weights[self.group]
-        # The least weight that counts: what is much or little is so beside it, however dear other noises are.
+        # The unit of the cost, to which tolerances and restart criteria are relative: the least positive weight.
         self.scale = min((term.weight for term in terms if term.weight), default=1.0)
-        # Where all noises move for free, all are alike.
-        floor = LEAST_WEIGHT * self.scale if any(term.weight for term in terms) else 1.0
+        # Where all weights are 0, all are alike.
+        floor = MIN_WEIGHT * self.scale if any(term.weight for term in terms) else 1.0
         self.floored = torch.where(self.weights > 0, self.weights, floor)
         self._doubled = 2 * self.floored
-        self.quadratic = all(isinstance(term.distance, Squared) for term in terms)
+        self.quadratic = all(term.distance.quadratic for term in terms)
         parts = zip(self.terms, self.split(rest), strict=True)
-        kinks = [not self.quadratic and term.distance.kinked(part) for term, part in parts]
+        kinks = [not self.quadratic and term.distance.has_kink(part) for term, part in parts]
         rough = [isinstance(term.distance, Power) and term.distance.p < 2 for term in terms]
         self.kinked = torch.tensor(kinks, dtype=torch.bool, device=rest.device)[self.group]
         self.rough = bool(self.kinked.any()) or any(rough)
@@ -84,58 +85,58 @@ class Cost:
         """Splits noises by term."""
         return noises.split([term.dim for term in self.terms], dim=-1) if self.terms else ()
 
-    def value(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
-        """Computes the cost, with shape `(rows,)`; `smooth` rounds off the kinks."""
+    def value(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Computes the cost, with shape `(rows,)`; `smoothing` is the radius within which kinks are rounded."""
         if self.quadratic:
             return (noises - rest).square() @ self.floored
 
-        rounded = self._rounded(noises, rest, smooth)
-        parts = zip(self.terms, self.split(rounded), self.split(rest), self.split(self.floored), strict=True)
+        smoothed = self._smoothed(noises, rest, smoothing)
+        parts = zip(self.terms, self.split(smoothed), self.split(rest), self.split(self.floored), strict=True)
 
-        return sum((w[0] * term.distance._moved(z, u) for term, z, u, w in parts), torch.zeros_like(noises[:, 0]))
+        return sum((w[0] * term.distance.value(z, u) for term, z, u, w in parts), torch.zeros_like(noises[:, 0]))
 
-    def slope(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
-        """Computes the derivative of the cost by each noise, with shape `(rows, noises)`."""
+    def gradient(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Computes the gradient with respect to the noises, with shape `(rows, noises)`."""
         if self.quadratic:
             return self._doubled * (noises - rest)
 
         move = noises - rest
-        slope = self._each(Distance.slope, self._rounded(noises, rest, smooth), rest)
-        if smooth:
+        slope = self._each(Distance.gradient, self._smoothed(noises, rest, smoothing), rest)
+        if smoothing:
             slope = torch.where(
-                self.kinked, slope.abs() * move / torch.hypot(move, torch.full_like(move, smooth)), slope
+                self.kinked, slope.abs() * move / torch.hypot(move, torch.full_like(move, smoothing)), slope
             )
 
         return self.floored * slope
 
-    def curvature(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
-        """Computes an upper estimate of the second derivative by each noise, with shape `(rows, noises)`."""
+    def curvature(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Computes an upper estimate of the diagonal of the Hessian, with shape `(rows, noises)`."""
         if self.quadratic:
             return self._doubled.expand_as(noises)
 
         move = noises - rest
-        floor = torch.where(move < 0, -1.0, 1.0) * move.abs().clamp_min(smooth)
+        floor = torch.where(move < 0, -1.0, 1.0) * move.abs().clamp_min(smoothing)
         curvature = self._each(Distance.curvature, rest + floor, rest)
-        slope = self._each(Distance.slope, self._rounded(noises, rest, smooth), rest).abs()
-        # At a kink the curvature of the parabola that touches the cost from above.
-        parabola = slope / torch.hypot(move, torch.full_like(move, max(smooth, NEAR_REST)))
+        slope = self._each(Distance.gradient, self._smoothed(noises, rest, smoothing), rest).abs()
+        # At a kink that of the quadratic majoriser (as in iteratively reweighted least squares).
+        majoriser = slope / torch.hypot(move, torch.full_like(move, max(smoothing, KINK_MARGIN)))
 
-        return self.floored * torch.where(self.kinked, parabola, curvature).clamp_min(LEAST_WEIGHT)
+        return self.floored * torch.where(self.kinked, majoriser, curvature).clamp_min(MIN_WEIGHT)
 
-    def compliance(self, noises: Tensor, rest: Tensor, smooth: float = 0.0) -> Tensor:
-        """Computes the inverse of the curvature, with shape `(rows, noises)`."""
+    def inverse_curvature(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
+        """Computes the reciprocal of the curvature, with shape `(rows, noises)`."""
         if self.quadratic:
             return self._doubled.reciprocal().expand_as(noises)
 
-        return self.curvature(noises, rest, smooth).reciprocal()
+        return self.curvature(noises, rest, smoothing).reciprocal()
 
-    def _rounded(self, noises: Tensor, rest: Tensor, smooth: float) -> Tensor:
-        """Brings kinked noises nearer to rest, by the smoothing at most, so that the cost is smooth there."""
+    def _smoothed(self, noises: Tensor, rest: Tensor, smoothing: float) -> Tensor:
+        """Replaces the move `m` of kinked noises by `sqrt(m^2 + s^2) - s`, which makes the cost smooth at rest."""
         move = noises - rest
-        near = (torch.hypot(move, torch.full_like(move, smooth)) - smooth).clamp_min(NEAR_REST)
+        near = (torch.hypot(move, torch.full_like(move, smoothing)) - smoothing).clamp_min(KINK_MARGIN)
         side = torch.where(move < 0, -1.0, 1.0)
 
-        return torch.where(self.kinked, rest + side * near, noises) if smooth else noises
+        return torch.where(self.kinked, rest + side * near, noises) if smoothing else noises
 
     def _each(self, what: Callable[[Distance, Tensor, Tensor], Tensor], noises: Tensor, rest: Tensor) -> Tensor:
         parts = zip(self.terms, self.split(noises), self.split(rest), strict=True)
@@ -145,7 +146,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    r"""A point of a problem.
+    r"""A problem evaluated at free coordinates :math:`v`.
 
     Args:
         noises: The free and the implied noises :math:`[v, g(v)]`, with shape `(rows, noises)`.
@@ -167,13 +168,11 @@ class Point:
 
     def select(self, rows: Tensor) -> "Point":
         """Takes the given rows."""
-        return Point(self.noises[rows], self.values[rows], self.jacobian[rows])
+        return select(self, rows)
 
     def join(self, other: "Point") -> "Point":
-        """Takes the rows of another point in."""
-        pairs = ((self.noises, other.noises), (self.values, other.values), (self.jacobian, other.jacobian))
-
-        return Point(*(torch.cat(pair) for pair in pairs))
+        """Appends the rows of another point."""
+        return join([self, other])
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +182,20 @@ class Problem:
     Args:
         rest: The noises that cost nothing, free ones first, with shape `(rows, noises)`.
         movable: Which noises may move, with shape `(rows, noises)`.
-        lower: The lower ends of the constrained values, with shape `(rows, constraints)`.
-        upper: The upper ends; equal to the lower ones where a value is asked for.
-        given: What else the law needs, each with shape `(rows, ...)`.
-        law: What the free coordinates imply.
-        cost: What moving costs.
+        lower: The lower bounds :math:`l` of the constrained values, with shape `(rows, constraints)`.
+        upper: The upper bounds :math:`h`; equal to the lower ones for an equality constraint.
+        given: What else the law needs: any record of tensors of shape `(rows, ...)`.
+        law: The map from :math:`v` to :math:`g(v)` and :math:`c(v)`.
+        cost: The cost :math:`d`.
         free: The number of free coordinates.
-        slopes: The law with its derivatives, where no value is constrained and it knows them; else they are derived.
+        slopes: The law with an analytic Jacobian, where no value is constrained; None differentiates it.
     """
 
     rest: Tensor
     movable: Tensor
     lower: Tensor
     upper: Tensor
-    given: Mapping[str, Tensor]
+    given: Any
     law: Law
     cost: Cost
     free: int
@@ -219,39 +218,25 @@ class Problem:
 
     def select(self, rows: Tensor) -> "Problem":
         """Takes the given rows."""
-        return replace(
-            self,
-            rest=self.rest[rows],
-            movable=self.movable[rows],
-            lower=self.lower[rows],
-            upper=self.upper[rows],
-            given={name: each[rows] for name, each in self.given.items()},
-        )
+        return select(self, rows)
 
     def join(self, other: "Problem") -> "Problem":
-        """Takes the rows of another problem of the same kind in."""
-        return replace(
-            self,
-            rest=torch.cat([self.rest, other.rest]),
-            movable=torch.cat([self.movable, other.movable]),
-            lower=torch.cat([self.lower, other.lower]),
-            upper=torch.cat([self.upper, other.upper]),
-            given={name: torch.cat([each, other.given[name]]) for name, each in self.given.items()},
-        )
+        """Appends the rows of another problem of the same kind."""
+        return join([self, other])
 
-    def holding(self, movable: Tensor) -> "Problem":
-        """The same problem with other noises movable."""
+    def with_movable(self, movable: Tensor) -> "Problem":
+        """Returns the same problem with other noises movable."""
         return replace(self, movable=movable)
 
-    def look(self, v: Tensor) -> Point:
-        """Computes a point without its derivatives."""
+    def evaluate(self, v: Tensor) -> Point:
+        """Evaluates the problem without its Jacobian."""
         with torch.no_grad():
             implied, values = self.law(v, self.given)
 
         return Point(concat_last([v, implied], v), values, v.new_zeros(len(v), 0, self.free))
 
     def linearize(self, v: Tensor) -> Point:
-        """Computes a point with its derivatives."""
+        """Evaluates the problem with its Jacobian."""
         if self.slopes is not None:
             with torch.no_grad():
                 implied, jacobian = self.slopes(v, self.given)
@@ -267,11 +252,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Where a solver ended.
+    """The result of a solver.
 
     Args:
-        noises: The free and implied noises, with shape `(rows, noises)`; one that rests is exactly as it was.
-        status: How each row ended, with shape `(rows,)`.
+        noises: The free and implied noises, with shape `(rows, noises)`; a fixed one is exactly as it was.
+        status: The `SolverStatus` of each row, with shape `(rows,)`.
     """
 
     noises: Tensor
@@ -286,7 +271,7 @@ class Solution:
 
 
 def _jacobian(outputs: Tensor, v: Tensor) -> Tensor:
-    """Derives outputs `(rows, outputs)` by coordinates `(rows, free)` of the same row, as `(rows, outputs, free)`."""
+    """Computes the Jacobian `(rows, outputs, free)` of outputs `(rows, outputs)` by coordinates of the same row."""
     rows, count = outputs.shape
     free = v.shape[-1]
     if not outputs.requires_grad or not count or not free:
@@ -299,7 +284,7 @@ def _jacobian(outputs: Tensor, v: Tensor) -> Tensor:
         ]
         return torch.stack(parts, dim=-2)
 
-    # Fewer coordinates than outputs: derive the backward pass, which is linear in its weights, once per coordinate.
+    # Fewer coordinates than outputs: forward mode by double backward, the vector-Jacobian product being linear.
     weights = torch.zeros_like(outputs).requires_grad_()
     backward = torch.autograd.grad(outputs, v, weights, create_graph=True, materialize_grads=True)[0]
     columns = [

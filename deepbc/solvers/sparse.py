@@ -1,4 +1,4 @@
-r"""Few noises carry the change: solve, keep those that moved most, and solve again with the others at rest.
+r"""Cardinality-constrained solutions: hard thresholding of a first solution or best-subset search, then a refit.
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.3, sparsity.
@@ -19,7 +19,8 @@ from deepbc.solvers.base import Solver
 from deepbc.solvers.exact import Exact
 from deepbc.solvers.problem import Problem, Solution, SolverStatus
 
-MOST_SETS = 1000
+# An exhaustive search is refused above this.
+MAX_SUPPORTS = 1000
 
 
 class Sparse(Solver):
@@ -83,21 +84,21 @@ class Sparse(Solver):
         move = (first.noises - problem.rest).square().nan_to_num() @ member.to(first.noises.dtype).T
         kept = member[move.topk(self.keep, dim=-1).indices].any(-2)
 
-        return self.solver.solve(problem.holding(problem.movable & kept))
+        return self.solver.solve(problem.with_movable(problem.movable & kept))
 
     def _best(self, problem: Problem, member: Tensor) -> Solution:
         count = math.comb(len(member), self.keep)
-        if count > MOST_SETS:
+        if count > MAX_SUPPORTS:
             raise SettingError(
-                f"Sparse: {self.keep} of {len(member)} are {count} sets, more than the {MOST_SETS} that an exhaustive "
-                f"search tries. Keep fewer, narrow the scope or take search='greedy'."
+                f"Sparse: {self.keep} of {len(member)} are {count} sets, more than the {MAX_SUPPORTS} that an "
+                f"exhaustive search tries. Keep fewer, narrow the scope or take search='greedy'."
             )
 
-        best = self.solver.solve(problem.holding(torch.zeros_like(problem.movable)))
-        lowest = _height(problem, best)
+        best = self.solver.solve(problem.with_movable(torch.zeros_like(problem.movable)))
+        lowest = _feasible_cost(problem, best)
         for chosen in itertools.combinations(range(len(member)), self.keep):
-            solution = self.solver.solve(problem.holding(problem.movable & member[list(chosen)].any(0)))
-            cost = _height(problem, solution)
+            solution = self.solver.solve(problem.with_movable(problem.movable & member[list(chosen)].any(0)))
+            cost = _feasible_cost(problem, solution)
             best = solution.where(cost < lowest, best)
             lowest = torch.minimum(cost, lowest)
 
@@ -107,7 +108,7 @@ class Sparse(Solver):
         return f"Sparse(keep={self.keep}, solver={self.solver!r}, by={self.by!r}, search={self.search!r})"
 
 
-def _height(problem: Problem, solution: Solution) -> Tensor:
+def _feasible_cost(problem: Problem, solution: Solution) -> Tensor:
     """The cost of each row, infinite where it failed."""
     cost = problem.cost.value(solution.noises, problem.rest)
 

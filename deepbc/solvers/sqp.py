@@ -1,286 +1,275 @@
-r"""The walk down under constraints: steps of sequential quadratic programming, every row for itself, in one batch.
+r"""Sequential quadratic programming with an l1 merit function, a second-order correction and an L-BFGS Hessian.
 
-With :math:`g` the gradient of the cost, :math:`A` the Jacobian of what must hold, :math:`c` what it misses and
-:math:`B` the inverse curvature, a step and its multipliers are
+With :math:`g` the gradient of the cost, :math:`A` the Jacobian of the active constraints, :math:`c` their violation and
+:math:`B` the inverse Hessian, a step and its multipliers are
 
 .. math:: (A B A^\top) \mu = c - A B g, \qquad \delta = -B (g + A^\top \mu).
 
-At first :math:`B` is that of the cost alone, as in `steps.Model`; then it is bent by the secants of the last few steps,
-over each of which :math:`g + A^\top \mu` changed, so that it knows how what must hold is curved. A step is shortened
-until the merit falls: the cost plus a multiple of what is missed. The multiple follows the multipliers also down again:
-one that stays high keeps a row so near to a curved constraint that its steps get tiny. One that falls could in theory
-let a row go round in circles, until it is out of steps and says so.
+At first :math:`B` is that of the cost alone, as in `QuadraticModel`; then L-BFGS updates it by the changes of the
+gradient of the Lagrangian, :math:`g + A^\top \mu`. A backtracking line search lowers the merit function: the cost plus
+a penalty parameter times :math:`\lVert c \rVert_1`; a rejected step is first corrected (Maratos effect).
+The penalty parameter follows the multipliers also down: one that stays large forces tiny steps along curved
+constraints. One that decreases could in theory cycle, until a row is out of steps and says so.
 
 References:
-    Numerical Optimization (Nocedal and Wright, 2006), sections 18.3 and 18.4.
-    A fast algorithm for nonlinearly constrained optimization calculations (Powell, 1978): the multiple.
+    Numerical Optimization (Nocedal and Wright, 2006), sections 15.6, 18.3 and 18.4.
+    A fast algorithm for nonlinearly constrained optimization calculations (Powell, 1978): the penalty parameter.
 """
 
-__all__ = ["descend_within"]
+__all__ = ["minimize_sqp"]
 
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
-from deepbc.solvers.found import Found
-from deepbc.solvers.gauss_newton import (
-    ENOUGH,
-    FEW,
-    FEW_OF_MANY,
-    LONGEST_STEP,
-    LONGEST_STRIDE,
-    NEARLY,
-    SHORTEST,
-    SHRINK,
-    STRETCH,
-)
-from deepbc.solvers.lbfgs import Secants
+from deepbc.solvers.gauss_newton import COMPACTION_ROWS, COMPACTION_SHARE, RELAXED_TOLERANCE
+from deepbc.solvers.lbfgs import LBFGSMemory
+from deepbc.solvers.line_search import BACKTRACKING_FACTOR, MIN_STEP_LENGTH, expand, initial_length, sufficient_decrease
 from deepbc.solvers.problem import Point, Problem, SolverStatus
-from deepbc.solvers.quadratic_model import Model, dot, held_of, solve_scaled
+from deepbc.solvers.quadratic_model import QuadraticModel, SolverState, constrained_model, dot, solve_scaled
 
-# A constraint is met within this; no Jacobian below that leads anywhere.
-LARGEST_MISS, FLAT = 1e-9, 1e-13
-# What a walk has for each row, beside its problem, its point and its secants.
+# The l1 violation below which a row is feasible, and the largest entry below which a Jacobian is zero.
+FEASIBILITY_TOLERANCE, ZERO_JACOBIAN = 1e-9, 1e-13
+# The fields of an iterate that have one entry a row, beside its problem, point and memory.
 COLUMNS = (
-    *("row", "ends", "cost", "missed", "gradient", "step", "size", "multipliers", "fall", "penalty"),
-    *("stride", "length"),
+    *("row", "active_set", "cost", "violation", "gradient", "step", "squared_norm", "multipliers", "merit_slope"),
+    *("penalty", "expansion", "length"),
 )
 
 
-def descend_within(
-    problem: Problem, start: Point, ends: Tensor, *, smooth: float, steps: int, tolerance: float
-) -> Found:
-    """Walks down until every row is done or out of steps.
+def minimize_sqp(
+    problem: Problem, start: Point, active_set: Tensor, *, smoothing: float, steps: int, tolerance: float
+) -> SolverState:
+    """Minimises the cost of every row with the active set as equality constraints.
 
     Args:
         problem: The problem.
-        start: The point to start from, with its derivatives.
-        ends: Which end of each constraint to hold, with shape `(rows, constraints)`.
-        smooth: How much the kinks of the cost are rounded off.
+        start: The first iterate, with its Jacobian.
+        active_set: The active bound of each constraint (-1, 0, 1), with shape `(rows, constraints)`.
+        smoothing: The radius within which kinks of the cost are rounded.
         steps: The most steps.
-        tolerance: The part of the cost (plus one) whose square a step must save for another one to follow.
+        tolerance: The root of the squared step norm, relative to the cost (plus one), at which a row stops.
     """
-    walk = _Walk.begin(problem, start, ends, smooth)
-    found = walk.found(torch.full_like(walk.row, SolverStatus.NON_FINITE))
+    iterate = _Iterate.initial(problem, start, active_set, smoothing)
+    state = iterate.state(torch.full_like(iterate.row, SolverStatus.NON_FINITE))
 
     for _ in range(steps):
-        done = walk.done(tolerance)
-        count = int(done.sum())
-        if count == len(done):
+        stopped = iterate.stopped(tolerance)
+        count = int(stopped.sum())
+        if count == len(stopped):
             break
-        if count > max(FEW, FEW_OF_MANY * len(done)):
-            walk.stop(done.nonzero().squeeze(-1), found, tolerance)
-            walk = walk.select((~done).nonzero().squeeze(-1))
-        walk.advance()
+        if count > max(COMPACTION_ROWS, COMPACTION_SHARE * len(stopped)):
+            iterate.finish(stopped.nonzero().squeeze(-1), state, tolerance)
+            iterate = iterate.select((~stopped).nonzero().squeeze(-1))
+        iterate.advance()
 
-    walk.stop(torch.arange(len(walk.row), device=ends.device), found, tolerance)
+    iterate.finish(torch.arange(len(iterate.row), device=active_set.device), state, tolerance)
 
-    return found
+    return state
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """The end of a move: the point, its cost, the model there with its gradient and what is missed, one a row.
-
-    `lower` says which moves lower the merit.
-    """
+class _Trial:
+    """A trial step: the point, its cost, model, gradient and violation, and where the merit decreases (`lower`)."""
 
     move: Tensor
     point: Point
     cost: Tensor
-    model: Model
+    model: QuadraticModel
     gradient: Tensor
-    missed: Tensor
+    violation: Tensor
     lower: Tensor
 
-    def put(self, rows: Tensor, other: "_End") -> None:
-        """Puts other ends in the place of the given ones."""
+    def put(self, rows: Tensor, other: "_Trial") -> None:
+        """Replaces the given rows."""
         for mine, theirs in ((self.point, other.point), (self.model, other.model)):
             for each in fields(mine):
                 getattr(mine, each.name)[rows] = getattr(theirs, each.name)
-        for name in ("move", "cost", "gradient", "missed", "lower"):
+        for name in ("move", "cost", "gradient", "violation", "lower"):
             getattr(self, name)[rows] = getattr(other, name)
 
 
 @dataclass(slots=True)
-class _Walk:
-    """The rows that are under way: where each stands, where it goes next and how far."""
+class _Iterate:
+    """The iterates of the rows that have not stopped, with their multipliers and penalty parameters."""
 
     problem: Problem
-    smooth: float
+    smoothing: float
     point: Point
     row: Tensor
-    ends: Tensor
+    active_set: Tensor
     cost: Tensor
-    missed: Tensor
+    violation: Tensor
     gradient: Tensor
     step: Tensor
-    size: Tensor
+    squared_norm: Tensor
     multipliers: Tensor
-    fall: Tensor
+    merit_slope: Tensor
     penalty: Tensor
-    stride: Tensor
+    expansion: Tensor
     length: Tensor
-    secants: Secants
+    memory: LBFGSMemory
 
     @classmethod
-    def begin(cls, problem: Problem, point: Point, ends: Tensor, smooth: float) -> "_Walk":
+    def initial(cls, problem: Problem, point: Point, active_set: Tensor, smoothing: float) -> "_Iterate":
         none = torch.zeros_like(point.noises[:, 0]) if point.noises.shape[-1] else point.noises.new_zeros(problem.rows)
         nowhere = torch.zeros_like(point.noises[:, : problem.free])
-        model, gradient, missed = held_of(problem, point, ends, smooth)
-        walk = cls(
+        model, gradient, violation = constrained_model(problem, point, active_set, smoothing)
+        iterate = cls(
             problem=problem,
-            smooth=smooth,
+            smoothing=smoothing,
             point=point,
             row=torch.arange(problem.rows, device=none.device),
-            ends=ends,
-            cost=problem.cost.value(point.noises, problem.rest, smooth),
-            missed=none,
+            active_set=active_set,
+            cost=problem.cost.value(point.noises, problem.rest, smoothing),
+            violation=none,
             gradient=nowhere,
             step=nowhere,
-            size=none,
-            multipliers=torch.zeros_like(missed),
-            fall=none,
+            squared_norm=none,
+            multipliers=torch.zeros_like(violation),
+            merit_slope=none,
             penalty=none,
-            stride=torch.ones_like(none),
+            expansion=torch.ones_like(none),
             length=none,
-            secants=Secants(),
+            memory=LBFGSMemory(),
         )
-        walk._aim(model, gradient, missed, torch.ones_like(walk.row, dtype=torch.bool))
+        iterate._direction(model, gradient, violation, torch.ones_like(iterate.row, dtype=torch.bool))
 
-        return walk
+        return iterate
 
-    def done(self, tolerance: float) -> Tensor:
-        """Which rows are done, with whatever success."""
-        gain = self.size / (self.problem.cost.scale + self.cost)
-        # There is no last step. A tiny one that meets nothing stands where what is missed cannot fall any further.
-        least = torch.where(self.missed <= LARGEST_MISS, tolerance**2, tolerance**4)
+    def stopped(self, tolerance: float) -> Tensor:
+        """Which rows stop, converged or not; NaN stops."""
+        decrement = self.squared_norm / (self.problem.cost.scale + self.cost)
+        # An infeasible row stops only at a stationary point of the violation.
+        least = torch.where(self.violation <= FEASIBILITY_TOLERANCE, tolerance**2, tolerance**4)
 
-        # So that what is no number is done.
-        return ~((gain > least) & (gain < torch.inf) & (self.length >= SHORTEST))
+        return ~((decrement > least) & (decrement < torch.inf) & (self.length >= MIN_STEP_LENGTH))
 
-    def stop(self, rows: Tensor, found: Found, tolerance: float) -> None:
-        """Notes where the given rows end."""
-        found.put(self.row[rows], self.found(self._trouble(tolerance)).take(rows))
+    def finish(self, rows: Tensor, state: SolverState, tolerance: float) -> None:
+        """Records the last iterates of the given rows."""
+        state.put(self.row[rows], self.state(self._status(tolerance)).take(rows))
 
-    def found(self, status: Tensor) -> Found:
-        """What is found if all rows stop here."""
+    def state(self, status: Tensor) -> SolverState:
+        """The solver state at the current iterates."""
         noises = self.point.noises
 
-        return Found(
+        return SolverState(
             noises=noises.clone(),
-            still=~self.problem.movable,
-            ends=self.ends.clone(),
+            fixed=~self.problem.movable,
+            active_set=self.active_set.clone(),
             multipliers=self.multipliers[:, self.problem.implied :].clone(),
-            # Not that of the walk, which may be rounded off.
+            # Without smoothing.
             cost=self.problem.cost.value(noises, self.problem.rest),
-            missed=self.missed.clone(),
+            violation=self.violation.clone(),
             status=status,
-            # None of them looked around.
-            doubtful=torch.ones_like(status, dtype=torch.bool),
+            needs_restart=torch.ones_like(status, dtype=torch.bool),
         )
 
-    def _trouble(self, tolerance: float) -> Tensor:
-        """How rows ended, if they do so here."""
+    def _status(self, tolerance: float) -> Tensor:
+        """The status of the current iterates."""
         finite = self.cost.isfinite() & self.step.isfinite().all(-1)
-        gain = self.size / (self.problem.cost.scale + self.cost)
-        met = self.missed <= LARGEST_MISS
+        decrement = self.squared_norm / (self.problem.cost.scale + self.cost)
+        feasible = self.violation <= FEASIBILITY_TOLERANCE
 
-        status = torch.where(met | ~self.done(tolerance), int(SolverStatus.MAX_STEPS), int(SolverStatus.INFEASIBLE))
-        # Out of steps or of digits, but there is nothing left to be gained.
-        status = torch.where(met & (gain <= max(tolerance, NEARLY)), int(SolverStatus.CONVERGED), status)
-        flat = self.point.jacobian.abs().flatten(1).amax(-1) < FLAT if self.problem.free else ~finite
-        status = torch.where(flat & ~met, int(SolverStatus.ZERO_GRADIENT), status)
+        status = torch.where(
+            feasible | ~self.stopped(tolerance), int(SolverStatus.MAX_STEPS), int(SolverStatus.INFEASIBLE)
+        )
+        optimal = feasible & (decrement <= max(tolerance, RELAXED_TOLERANCE))
+        status = torch.where(optimal, int(SolverStatus.CONVERGED), status)
+        flat = self.point.jacobian.abs().flatten(1).amax(-1) < ZERO_JACOBIAN if self.problem.free else ~finite
+        status = torch.where(flat & ~feasible, int(SolverStatus.ZERO_GRADIENT), status)
 
         return torch.where(finite, status, int(SolverStatus.NON_FINITE))
 
     def advance(self) -> None:
-        """Tries the step of each row; one that does not lower the merit is tried again at a part of its length."""
-        end = self._try(self.length.unsqueeze(-1) * self.step)
-        failed = (~end.lower).nonzero().squeeze(-1)
+        """Makes one line search trial of each row; where it is rejected the step length contracts."""
+        trial = self._trial(self.length.unsqueeze(-1) * self.step)
+        failed = (~trial.lower).nonzero().squeeze(-1)
         if len(failed):
-            # A step along a curved constraint leaves it; it is bent back before it is shortened.
+            # Against the Maratos effect: a second-order correction before the step is contracted.
             part = self.select(failed)
-            back = end.model.select(failed).restore(end.missed[failed]).nan_to_num()
-            end.put(failed, part._try(end.move[failed] + back))
+            correction = trial.model.select(failed).second_order_correction(trial.violation[failed]).nan_to_num()
+            trial.put(failed, part._trial(trial.move[failed] + correction))
 
-        self._bend(end)
-        # Where the slope steepens along a step, the next one may well be longer.
-        steeper = dot(end.move, end.gradient - self.gradient) < 0
-        longer = (STRETCH * self.stride).clamp(max=LONGEST_STRIDE)
-        self.stride = torch.where(end.lower & steeper, longer, 1.0)
-        self.length = SHRINK * self.length
-        self.point, self.cost = end.point.where(end.lower, self.point), torch.where(end.lower, end.cost, self.cost)
-        self._aim(end.model, end.gradient, end.missed, end.lower)
+        self._update_memory(trial)
+        concave = dot(trial.move, trial.gradient - self.gradient) < 0
+        self.expansion = expand(self.expansion, trial.lower & concave)
+        self.length = BACKTRACKING_FACTOR * self.length
+        self.point = trial.point.where(trial.lower, self.point)
+        self.cost = torch.where(trial.lower, trial.cost, self.cost)
+        self._direction(trial.model, trial.gradient, trial.violation, trial.lower)
 
-    def _bend(self, end: _End) -> None:
-        """Adds the secant of a step: how much the slopes of the cost changed, and the forces of what must hold."""
-        # At a kink no slope tells of the next.
+    def _update_memory(self, trial: _Trial) -> None:
+        """Adds the pair of a step, with the change of the gradient of the Lagrangian."""
+        # Gradients on the two sides of a kink give no curvature.
         if self.problem.cost.rough:
             return
 
-        turned = (end.point.jacobian - self.point.jacobian) * (end.model.compliance == 0).unsqueeze(-1)
+        turned = (trial.point.jacobian - self.point.jacobian) * (trial.model.inverse_curvature == 0).unsqueeze(-1)
         forces = self.problem.movable[:, : self.problem.free] * dot(turned.mT, self.multipliers.unsqueeze(-2))
-        change = end.gradient - self.gradient + forces
-        along = dot(end.move, change)
-        self.secants = self.secants.after(end.move, change, along, along, end.lower)
+        change = trial.gradient - self.gradient + forces
+        product = dot(trial.move, change)
+        self.memory = self.memory.update(trial.move, change, product, product, trial.lower)
 
-    def _try(self, move: Tensor) -> "_End":
-        """Looks at the end of a move."""
+    def _trial(self, move: Tensor) -> "_Trial":
+        """Evaluates a trial step."""
         there = self.problem.linearize(self.point.noises[:, : self.problem.free] + move)
-        cost = self.problem.cost.value(there.noises, self.problem.rest, self.smooth)
-        model, gradient, missed = held_of(self.problem, there, self.ends, self.smooth)
-        before, after = self.cost + self.penalty * self.missed, cost + self.penalty * missed.abs().sum(-1)
-        # Both are at least 0.
-        most = before + ENOUGH * self.length * self.fall + 1e-15 * (1 + before)
+        cost = self.problem.cost.value(there.noises, self.problem.rest, self.smoothing)
+        model, gradient, violation = constrained_model(self.problem, there, self.active_set, self.smoothing)
+        before, after = self.cost + self.penalty * self.violation, cost + self.penalty * violation.abs().sum(-1)
+        lower = sufficient_decrease(before, after, self.length, self.merit_slope) & (
+            dot(gradient, gradient) < torch.inf
+        )
 
-        return _End(move, there, cost, model, gradient, missed, (after <= most) & (dot(gradient, gradient) < torch.inf))
+        return _Trial(move, there, cost, model, gradient, violation, lower)
 
-    def _aim(self, model: Model, gradient: Tensor, missed: Tensor, rows: Tensor) -> None:
-        """Computes the next step of the rows of a mask, and how much the merit should fall along it."""
-        step, multipliers = _bent_step(model, gradient, missed, self.secants) if self.secants.kept else model.step()
-        forced = (multipliers * (model.compliance == 0)).abs().amax(-1)
-        missed = missed.abs().sum(-1)
-        penalty = torch.maximum(2 * forced, self.penalty / 2 + forced)
-        norm = dot(step, step).sqrt()
+    def _direction(self, model: QuadraticModel, gradient: Tensor, violation: Tensor, rows: Tensor) -> None:
+        """Computes direction, multipliers, penalty parameter and slope of the merit function of the rows of a mask."""
+        step, multipliers = _lbfgs_step(model, gradient, violation, self.memory) if self.memory.pairs else model.step()
+        largest = (multipliers * (model.inverse_curvature == 0)).abs().amax(-1)
+        violation = violation.abs().sum(-1)
+        # Twice Powell's weights.
+        penalty = torch.maximum(2 * largest, self.penalty / 2 + largest)
         fresh = {
             "gradient": gradient,
             "step": step,
             "multipliers": multipliers,
-            "missed": missed,
+            "violation": violation,
             "penalty": penalty,
-            "fall": dot(gradient, step) - penalty * missed,
-            "size": model.size(step),
-            "length": (LONGEST_STEP / norm.clamp_min(1e-300)).minimum(self.stride),
+            "merit_slope": dot(gradient, step) - penalty * violation,
+            "squared_norm": model.squared_norm(step),
+            "length": initial_length(step, self.expansion),
         }
         for name, new in fresh.items():
             mask = rows if new.ndim == 1 else rows.unsqueeze(-1)
             setattr(self, name, torch.where(mask, new, getattr(self, name)))
 
-    def select(self, rows: Tensor) -> "_Walk":
+    def select(self, rows: Tensor) -> "_Iterate":
         """Takes the given rows."""
         return replace(
             self,
             problem=self.problem.select(rows),
             point=self.point.select(rows),
-            secants=self.secants.select(rows),
+            memory=self.memory.select(rows),
             **{name: getattr(self, name)[rows] for name in COLUMNS},
         )
 
 
-def _bent_step(model: Model, gradient: Tensor, missed: Tensor, secants: Secants) -> tuple[Tensor, Tensor]:
-    """Computes the step `(rows, free)` and the multipliers `(rows, outputs)` with a bent inverse curvature."""
-    hard = model.compliance == 0
+def _lbfgs_step(
+    model: QuadraticModel, gradient: Tensor, violation: Tensor, memory: LBFGSMemory
+) -> tuple[Tensor, Tensor]:
+    """Computes the step `(rows, free)` and the multipliers `(rows, outputs)` with the L-BFGS inverse Hessian."""
+    hard = model.inverse_curvature == 0
     soft = replace(
         model,
         jacobian=model.jacobian * ~hard.unsqueeze(-1),
-        compliance=torch.where(hard, 1.0, model.compliance),
+        inverse_curvature=torch.where(hard, 1.0, model.inverse_curvature),
     )
     rows = model.jacobian * hard.unsqueeze(-1)
-    pulled = torch.stack([secants.undo(soft, row) for row in rows.unbind(-2)], dim=-2)
-    down = secants.undo(soft, gradient)
+    pulled = torch.stack([memory.solve(soft, row) for row in rows.unbind(-2)], dim=-2)
+    down = memory.solve(soft, gradient)
     system = rows @ pulled.mT + torch.diag_embed((~hard).to(rows.dtype))
-    multipliers = solve_scaled(system, missed - dot(rows, down.unsqueeze(-2)))
+    multipliers = solve_scaled(system, violation - dot(rows, down.unsqueeze(-2)))
 
     return -down - dot(pulled.mT, multipliers.unsqueeze(-2)), multipliers

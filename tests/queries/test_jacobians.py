@@ -60,11 +60,11 @@ def test_derivatives_are_those_of_differences(model, asked, scope):
     point = problem.linearize(v)
 
     assert problem.slopes is not None
-    assert torch.allclose(point.noises, problem.look(v).noises, rtol=1e-10, atol=1e-10)
+    assert torch.allclose(point.noises, problem.evaluate(v).noises, rtol=1e-10, atol=1e-10)
     h = 1e-5
     for k in range(problem.free):
         way = h * torch.eye(problem.free, dtype=torch.float64)[k]
-        ahead, behind = (problem.look(v + side * way).noises[:, problem.free :] for side in (1, -1))
+        ahead, behind = (problem.evaluate(v + side * way).noises[:, problem.free :] for side in (1, -1))
         assert torch.allclose(point.jacobian[..., k], (ahead - behind) / (2 * h), rtol=1e-5, atol=1e-6)
 
 

@@ -57,8 +57,8 @@ def test_curved_constraint():
     assert distance.tolist() == pytest.approx((2 * start / start.norm()).tolist(), abs=1e-6)
 
 
-def test_two_valleys_end_in_the_lower():
-    # (v - 0)^2 + (w(v) - 0)^2 with two wells of which the nearer one is the dearer.
+def test_multistart_finds_the_lower_of_two_minima():
+    # (v - 0)^2 + (w(v) - 0)^2 with two wells of which the nearer one is the higher.
     def wells(v):
         return 3 - 2.9 * torch.exp(-10 * (v - 2).square()) - 1.0 * torch.exp(-4 * (v + 1).square())
 
@@ -89,7 +89,7 @@ def test_rows_without_a_number_say_so():
     assert solution.status.tolist() == [SolverStatus.NON_FINITE, SolverStatus.CONVERGED]
 
 
-def test_held_noises_stay_and_held_implied_noises_become_constraints():
+def test_fixed_implied_noises_become_constraints():
     law = lambda v, given: (v.sum(-1, keepdim=True) - 3, nothing(v))  # noqa: E731
     held = [[True, False, True], [True, True, False]]
     solution = bc.Exact().solve(problem(law, [[0.0, 0.0, 0.0]] * 2, free=2, movable=held))
@@ -123,11 +123,11 @@ def test_jacobian_is_the_same_from_either_side():
     assert torch.allclose(wide[:, 2:4], torch.diag_embed(v.exp()))
 
 
-def test_smoothed_costs_have_the_slopes_they_say():
+def test_smoothed_costs_have_the_gradients_they_claim():
     class Steep(Distance):
         weights: ClassVar[dict[str, float]] = {}
 
-        def _moved(self, u_star, u):
+        def _value(self, u_star, u):
             return (3 * (u_star - u).abs() + (u_star - u).square()).sum(-1)
 
     rest = torch.zeros(7, 1, dtype=torch.float64)
@@ -136,7 +136,7 @@ def test_smoothed_costs_have_the_slopes_they_say():
     z = torch.tensor([[-2.0], [-0.1], [-0.01], [0.0], [0.02], [0.3], [1.0]], dtype=torch.float64)
     h = 1e-6
     rise = (cost.value(z + h, rest, 0.1) - cost.value(z - h, rest, 0.1)) / (2 * h)
-    assert torch.allclose(cost.slope(z, rest, 0.1)[:, 0], rise, rtol=0, atol=1e-4)
+    assert torch.allclose(cost.gradient(z, rest, 0.1)[:, 0], rise, rtol=0, atol=1e-4)
     assert (cost.value(z, rest) - cost.value(z, rest, 1e-6)).abs().max() < 1e-4
 
 

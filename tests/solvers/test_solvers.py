@@ -49,7 +49,7 @@ def test_least_move_of_those_that_may_move(name):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_nothing_that_may_move_is_a_trouble(name):
+def test_nothing_movable_does_not_converge(name):
     rest = torch.zeros(1, 3, dtype=torch.float64)
     solution = SOLVERS[name][0].solve(line(rest, [3.0], torch.zeros(1, 3, dtype=torch.bool)))
     assert torch.equal(solution.noises, rest)

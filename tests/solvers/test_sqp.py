@@ -1,4 +1,4 @@
-"""The walk under constraints, against the nearest point of a parabola in closed form."""
+"""Sequential quadratic programming, against the nearest point of a parabola in closed form."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 
 import deepbc as bc
 from deepbc.solvers.problem import Cost, Problem, SolverStatus, Term
-from deepbc.solvers.sqp import descend_within
+from deepbc.solvers.sqp import minimize_sqp
 
 # Points near the focal point (0, 1/2) of the parabola y = x^2, where a step that does not know how the parabola is
 # curved gets no nearer than by a few hundredths of the way.
@@ -39,25 +39,25 @@ def nearest(x, y) -> float:
 
 def test_curved_constraints_are_met_at_their_nearest_point():
     problem = parabola(POINTS)
-    held = torch.full((len(POINTS), 1), -1)
-    found = descend_within(problem, problem.linearize(problem.start), held, smooth=0.0, steps=25, tolerance=1e-6)
-    assert found.status.tolist() == [SolverStatus.CONVERGED] * len(POINTS)
-    assert found.missed.max() < 1e-9
-    assert found.cost.tolist() == pytest.approx([nearest(*point) for point in POINTS], rel=0, abs=1e-9)
+    active = torch.full((len(POINTS), 1), -1)
+    state = minimize_sqp(problem, problem.linearize(problem.start), active, smoothing=0.0, steps=25, tolerance=1e-6)
+    assert state.status.tolist() == [SolverStatus.CONVERGED] * len(POINTS)
+    assert state.violation.max() < 1e-9
+    assert state.cost.tolist() == pytest.approx([nearest(*point) for point in POINTS], rel=0, abs=1e-9)
 
 
-def test_multiple_of_the_merit_falls_again():
-    # Far out the constraint hardly reacts, so that its multiplier is first in the thousands. A merit that went on
-    # charging so much would let rows slide along the parabola by tiny steps alone.
+def test_penalty_parameter_decreases_again():
+    # Far out the constraint hardly reacts, so that its multiplier is first in the thousands. A penalty parameter that
+    # stayed as large would allow tiny steps along the parabola only.
     points = torch.rand(300, 2, generator=torch.Generator().manual_seed(0)).double()
     points = (points * torch.tensor([1.0, 3.0]) + torch.tensor([-0.5, 1.5])).tolist()
     problem = replace(parabola(points), law=lambda v, given: (v[:, :0], torch.tanh(v[:, 1:] - v[:, :1].square())))
-    held = torch.full((300, 1), -1)
+    active = torch.full((300, 1), -1)
 
-    found = descend_within(problem, problem.linearize(problem.start), held, smooth=0.0, steps=40, tolerance=1e-6)
+    state = minimize_sqp(problem, problem.linearize(problem.start), active, smoothing=0.0, steps=40, tolerance=1e-6)
 
-    assert (found.status == SolverStatus.CONVERGED).all()
-    t, (x, y) = found.noises[:, 0], problem.rest.T
+    assert (state.status == SolverStatus.CONVERGED).all()
+    t, (x, y) = state.noises[:, 0], problem.rest.T
     # On the parabola, and where the distance has no slope along it.
-    assert torch.allclose(found.noises[:, 1], t.square(), rtol=0, atol=1e-8)
+    assert torch.allclose(state.noises[:, 1], t.square(), rtol=0, atol=1e-8)
     assert (4 * t**3 + 2 * (1 - 2 * y) * t - 2 * x).abs().max() < 1e-5
