@@ -5,7 +5,7 @@ still there and is read. Reading runs no code: the manifest is JSON, the weights
 their checksums say.
 """
 
-__all__ = ["check_place", "folder_exists", "locked", "make_folder", "read_folder", "write_folder"]
+__all__ = ["check_place", "folder_exists", "locked", "make_folder", "read_folder", "replacing", "write_folder"]
 
 import glob
 import hashlib
@@ -182,6 +182,18 @@ def _manifest(folder: Path, kind: str) -> dict[str, Any]:
         raise StorageError(f"{folder / MANIFEST}: names files other than {WEIGHTS}. deepbc reads no other file.")
 
     return manifest
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Hands out another name to write a file to, which takes its place at the end: whole, or not at all."""
+    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        yield fresh
+        fresh.replace(path)
+    finally:
+        with suppress(OSError, ValueError):
+            fresh.unlink()
 
 
 def _read(path: Path) -> bytes:

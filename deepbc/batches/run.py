@@ -196,14 +196,7 @@ def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[
     """Which rows have a number within its bounds, or a known label, in every column."""
     possible = np.ones(len(chunk), dtype=bool)
     for column, name in columns_of(scm).items():
-        variable = scm.variables[name]
-        if variable.levels:
-            known = {item: variable.levels.label_of(item) is not None for item in chunk[column].unique()}
-            possible &= chunk[column].map(known).to_numpy(dtype=bool)
-            continue
-        values, (lower, upper) = chunk[column].to_numpy(), variable.support
-        possible &= np.isfinite(values) & (values > lower) & (values < upper)
-        possible &= (values == np.round(values)) | (not variable.whole)
+        possible &= scm.variables[name].legal(chunk[column].to_numpy())
 
     return possible
 

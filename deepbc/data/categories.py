@@ -91,6 +91,12 @@ class Levels:
 
         return label if label in self.items else None
 
+    def legal(self, column: Any) -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Which items of an array of one axis are labels that `codes` can read."""
+        known = {item: self.label_of(item) is not None for item in set(column.tolist())}
+
+        return np.array([known[item] for item in column.tolist()], dtype=bool)
+
     def labels(self, codes: Tensor) -> Any:
         """Shows codes as labels: text as an array of objects, numbers and truth values as a float64 tensor."""
         if self.words:

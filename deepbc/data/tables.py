@@ -16,15 +16,15 @@ import csv
 import os
 import re
 import shutil
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbc._validation import pick
 from deepbc.errors import DataError, DeepBCError, SettingError, StorageError
+from deepbc.storage import replacing
 
 if TYPE_CHECKING:
     import pandas
@@ -271,14 +271,8 @@ def _join_lines(parts: Sequence[Path], fresh: Path) -> None:
 def _whole(path: Path) -> Iterator[tuple[str, Path]]:
     """Hands out the ending, and another name to write to, which takes the place of the file at the end."""
     ending = check_ending(path)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-    try:
-        with _told(path, ending, StorageError):
-            yield ending, fresh
-            fresh.replace(path)
-    finally:
-        with suppress(OSError):
-            fresh.unlink()
+    with _told(path, ending, StorageError), replacing(path) as fresh:
+        yield ending, fresh
 
 
 def _parquet(path: Path) -> Any:

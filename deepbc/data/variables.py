@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -138,6 +139,15 @@ class Variable:
             _check_whole_numbers(rows, where)
 
         return rows
+
+    def legal(self, column: "np.ndarray[Any, Any]") -> "np.ndarray[Any, np.dtype[np.bool_]]":
+        """Which entries of a column, or of a component of one, `rows` would take, with shape `(rows,)`."""
+        if self.levels:
+            return self.levels.legal(column)
+        lower, upper = self.support
+        whole = (column == np.round(column)) | (not self.whole)
+
+        return np.asarray(np.isfinite(column) & (column > lower) & (column < upper) & whole)
 
     def harden(self, rows: Tensor) -> Tensor:
         """The class or whole number that values of a smooth stand-in are nearest to, with their shape."""

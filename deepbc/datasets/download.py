@@ -12,15 +12,15 @@ import hashlib
 import logging
 import os
 import sys
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
+from deepbc.storage import replacing
 
 VARIABLE = "DEEPBC_DATA"
 # Seconds without an answer, and how often a download is tried again.
@@ -112,16 +112,12 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a file whole or not at all, and its folder where there is none."""
     path = Path(path)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        with replacing(path) as fresh:
+            fresh.write_bytes(content)
     except (OSError, ValueError) as error:
         raise StorageError(f"{path}: cannot be written ({_reason(error)}). Choose another folder.") from error
-    finally:
-        with suppress(OSError, ValueError):
-            fresh.unlink()
 
 
 def _found(source: Source, name: str) -> Path | None:

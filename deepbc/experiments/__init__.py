@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from deepbc._validation import pick
@@ -33,20 +34,22 @@ NAMES = {
 }
 
 
-def reproduce(name: str, out: str | os.PathLike[str], *, quick: bool = False) -> Made:
+def reproduce(name: str | ModuleType, out: str | os.PathLike[str], *, quick: bool = False) -> Made:
     """Runs an experiment, and writes its rows, its figure and where they come from into a folder of its name.
 
     Args:
-        name: The name, such as `figure-4`.
+        name: The name, such as `figure-4`, or a module of your own that has `TITLE`, `Config`, `run`, `findings` and
+            `render` (`deepbc.experiments.runner` says what each is); its folder has the name of the module.
         out: The folder of all experiments; it is made where there is none. Its results.md shows what all of them
             found. Fits keep their state in its folder `fits`: a killed run goes on from there, and experiments share
             models; it may be removed.
         quick: Whether to run it on few rows, in seconds; the folder then is named so.
     """
-    file = _file(name)
+    file: Any = _file(name) if isinstance(name, str) else name
+    known = name if isinstance(name, str) else name.__name__.rpartition(".")[2]
     config = file.Config.quick() if quick else file.Config()
     check_plots()
-    label = f"{name}-quick" if quick else name
+    label = f"{known}-quick" if quick else known
     folder = make_folder(Path(out) / label)
     start = time.monotonic()
     rows = file.run(config, Path(out) / "fits")
@@ -55,7 +58,7 @@ def reproduce(name: str, out: str | os.PathLike[str], *, quick: bool = False) ->
 
     keep_rows(folder, rows)
     made = keep(folder, file.render(rows), file.findings(rows), provenance)
-    write_index(Path(out), [each for known in NAMES for each in (known, f"{known}-quick")])
+    write_index(Path(out), [each for one in dict.fromkeys((*NAMES, known)) for each in (one, f"{one}-quick")])
 
     return made
 

@@ -5,6 +5,7 @@ __all__ = [
     "NUMBERS",
     "PIXELS",
     "Ask",
+    "Config",
     "asked",
     "background",
     "factual",
@@ -22,7 +23,7 @@ __all__ = [
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,27 @@ SIDE = 28
 PIXELS = [f"pixel {k}" for k in range(SIDE**2)]
 # So many points show the density of the data; and values are asked for in another of so many bins.
 CLOUD, BINS = 4000, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How an experiment on thickness and intensity is run.
+
+    Args:
+        rows: The rows to fit; None fits all 60,000.
+        epochs: The most passes over the rows in a fit.
+        antecedents: How many values are asked for.
+        seed: Where all random numbers come from.
+    """
+
+    rows: int | None = None
+    epochs: int = 500
+    antecedents: int = 15
+    seed: int = 0
+
+    @classmethod
+    def quick(cls) -> "Config":
+        return cls(rows=2_000, epochs=25, antecedents=7)
 
 
 def numbers(rows: int | None, seed: int) -> tuple[Mapping[str, Tensor], str]:

@@ -21,8 +21,8 @@ class Discrete(Mechanism):
     """The law of a category or of whole numbers.
 
     To add one, set `domain` to `"category"` or `"integer"`, and write `_region`, `_hard`, `_soft`, `_build`, `_fit` and
-    `settings`. Where one noise decides, a region is an `Interval`; any other subclasses `Region`. A category of K levels
-    is K - 1 indicators, an ordered one its place, and whole numbers are themselves (`deepbc.data.categories`).
+    `settings`. Where one noise decides, a region is an `Interval`; any other subclasses `Region`. A category of K
+    levels is K - 1 indicators, an ordered one its place, whole numbers are themselves (`deepbc.data.categories`).
     """
 
     discrete: ClassVar[bool] = True

@@ -16,6 +16,7 @@ from deepbc._validation import check_possible, check_rows, check_type, pick
 from deepbc.data.reading import columns_in
 from deepbc.data.variables import Family, Kind, Variable
 from deepbc.mechanisms import Mechanism
+from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
 from deepbc.progress import Progress, progress
 from deepbc.scm.fit_data import DataReader
@@ -233,8 +234,7 @@ def _ties(rows: Tensor) -> tuple[str, ...]:
 
 def _misfit(u: Tensor) -> tuple[str, ...]:
     """Remarks on noise `(rows, noise)` that is not standard normal, as the laws of a model take it to be."""
-    places = (torch.arange(len(u), device=u.device) + 0.5)[:, None] / len(u)
-    gap = (torch.special.ndtr(u.sort(0).values) - places).abs().amax().item() + 0.5 / len(u)
+    gap = ks_statistic(u).amax().item()
     spread = max(u.std(0, correction=0).tolist(), key=lambda sd: abs(math.log(max(sd, 1e-300))))
     if gap < max(LARGEST_GAP, RARE_GAP / math.sqrt(len(u))) and abs(math.log(spread)) < LARGEST_LOG_SPREAD:
         return ()

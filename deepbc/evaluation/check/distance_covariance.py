@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from deepbc.evaluation.check.p_values import effective, quadratic_tail
+from deepbc.numerics.ranks import mean_ranks
 
 # The highest wave; the next would have a 64th of the weight of the first.
 WAVES = 8
@@ -41,13 +42,7 @@ def ranks(columns: Tensor) -> Tensor:
     Returns:
         Ranks, with shape `(rows, columns)`.
     """
-    ranked = []
-    for column in columns.unbind(1):
-        _, place, counts = column.unique(return_inverse=True, return_counts=True)
-        middle = counts.cumsum(0) - 0.5 * counts
-        ranked.append(middle[place] / len(column))
-
-    return torch.stack(ranked, dim=1).to(columns.dtype)
+    return (mean_ranks(columns) - 0.5) / len(columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

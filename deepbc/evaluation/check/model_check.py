@@ -38,6 +38,7 @@ from deepbc.evaluation.check.marginal_baseline import baseline
 from deepbc.evaluation.check.observations import Evidence, Rows
 from deepbc.evaluation.check.p_values import effective, holm, kolmogorov_tail, normal_tail
 from deepbc.evaluation.check.report import CheckReport, Claim, VariableCheck
+from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
 from deepbc.scm import SCM
 from deepbc.scm.completion import (
@@ -182,7 +183,7 @@ def _claims(evidence: Sequence[Evidence]) -> Iterator[Claim]:
 
 
 def _calibration(each: Evidence) -> Claim:
-    gaps = _gaps(each.noise)
+    gaps: list[float] = ks_statistic(each.noise).tolist()
     p = kolmogorov_tail(max(gaps), effective(len(each.noise), each.learned))
     sentence = (
         f"The noise of {each.name!r} is not standard normal (largest gap of the distribution functions "
@@ -190,16 +191,6 @@ def _calibration(each: Evidence) -> Claim:
     )
 
     return Claim("calibration", (each.name,), max(gaps), min(1.0, len(gaps) * p), sentence)
-
-
-def _gaps(noise: Tensor) -> list[float]:
-    """The largest gap between the distribution function of each component and that of a standard normal."""
-    rows = len(noise)
-    uniform = torch.special.ndtr(noise.sort(0).values)
-    places = torch.arange(rows, dtype=noise.dtype).unsqueeze(1) / rows
-    gaps: list[float] = torch.maximum(uniform - places, places + 1 / rows - uniform).amax(0).tolist()
-
-    return gaps
 
 
 def _components(each: Evidence) -> Claim:

@@ -6,12 +6,11 @@
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
 import itertools
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deepbc.distances import Absolute, Power, Squared
-from deepbc.experiments.digits_setup import NAMES, asked, background, factual, fit_numbers, numbers, table
+from deepbc.experiments.digits_setup import NAMES, Config, asked, background, factual, fit_numbers, numbers, table
 from deepbc.experiments.runner import Finding
 from deepbc.plots import Scatter, plot_panels
 from deepbc.queries import backtrack, intervene
@@ -29,27 +28,6 @@ DISTANCES = {
     "T squared, I absolute": {"thickness": Squared(), "intensity": Absolute()},
     "T absolute, I squared": {"thickness": Absolute(), "intensity": Squared()},
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """How the experiment is run.
-
-    Args:
-        rows: The rows to fit; None fits all 60,000.
-        epochs: The most passes over the rows in a fit.
-        antecedents: How many values are asked for.
-        seed: Where all random numbers come from.
-    """
-
-    rows: int | None = None
-    epochs: int = 500
-    antecedents: int = 15
-    seed: int = 0
-
-    @classmethod
-    def quick(cls) -> "Config":
-        return cls(rows=2_000, epochs=25, antecedents=7)
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":

@@ -7,12 +7,21 @@ the arrow reversed.
 
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deepbc.distances import Absolute, Power, Squared
-from deepbc.experiments.digits_setup import NAMES, NUMBERS, asked, background, factual, fit_numbers, numbers, table
+from deepbc.experiments.digits_setup import (
+    NAMES,
+    NUMBERS,
+    Config,
+    asked,
+    background,
+    factual,
+    fit_numbers,
+    numbers,
+    table,
+)
 from deepbc.experiments.runner import Finding
 from deepbc.graph import CausalGraph
 from deepbc.plots import Scatter, plot_panels
@@ -31,27 +40,6 @@ DISTANCES = {
     "4th power": Power(4.0),
     "weight 5 on I": Squared({"intensity": 5.0}),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """How the experiment is run.
-
-    Args:
-        rows: The rows to fit; None fits all 60,000.
-        epochs: The most passes over the rows in a fit.
-        antecedents: How many values are asked for.
-        seed: Where all random numbers come from.
-    """
-
-    rows: int | None = None
-    epochs: int = 500
-    antecedents: int = 15
-    seed: int = 0
-
-    @classmethod
-    def quick(cls) -> "Config":
-        return cls(rows=2_000, epochs=25, antecedents=7)
 
 
 def run(config: Config, fits: Path) -> "pandas.DataFrame":
