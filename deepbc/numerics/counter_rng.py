@@ -1,11 +1,11 @@
-"""Random numbers by counting: a stream for every row, whoever else is in the batch.
+"""Counter-based random numbers by the finalizer of SplitMix64: a stream for every row, independent of its batch.
 
-A number is the hash of what it is for: the stream of its row, a purpose and a counter. So rows can be drawn in any
-order, in any company and from any place in their stream, and a row asked alone gets the numbers that it gets among
-thousands.
+A number is the hash of a key, of a purpose and of a counter, so there is no state: rows are drawn in any order and in
+any batch, and a row alone gets the numbers that it gets among thousands.
 
 References:
-    Fast splittable pseudorandom number generators (Steele, Lea and Flood, 2014): the mixing function.
+    Fast splittable pseudorandom number generators (Steele, Lea and Flood, 2014): SplitMix64.
+    Parallel random numbers: as easy as 1, 2, 3 (Salmon, Moraes, Dror and Shaw, 2011): counter-based generators.
 """
 
 __all__ = ["Streams"]
@@ -19,8 +19,9 @@ from torch import Tensor
 
 from deepbc._validation import check_seed
 
-# The constants of the paper, as signed numbers.
-GOLDEN, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
+# The increment (golden ratio) and the two multipliers of SplitMix64, as signed numbers.
+GOLDEN_GAMMA, MULTIPLIER_1, MULTIPLIER_2 = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
+# The bits of a number, those of a float64 significand.
 BITS = 53
 
 
@@ -36,18 +37,18 @@ class Streams:
 
     @classmethod
     def of(cls, seed: int | None, columns: Sequence[Tensor]) -> "Streams":
-        """Creates a stream for each row from a seed and what the row holds; rows that repeat each other get their own.
+        """Creates a stream for each row from a seed and the row's values; duplicate rows get different streams.
 
         Args:
-            seed: The seed; none gives fresh numbers.
-            columns: What rows hold, float64 tensors with shape `(rows, ...)`.
+            seed: The seed; None is a random one.
+            columns: The values, float64 tensors with shape `(rows, ...)`.
         """
         seed = secrets.randbits(62) if seed is None else check_seed(seed)
         held = torch.cat([column.flatten(1) for column in columns], dim=-1)
         # Zero has two signs.
         bits = (held + 0.0).view(torch.int64)
         place = torch.arange(bits.shape[-1], device=bits.device)
-        keys = _mix(_mix(bits ^ _mix(GOLDEN * (place + 1))).sum(-1) ^ _number("seed", seed))
+        keys = _mix(_mix(bits ^ _mix(GOLDEN_GAMMA * (place + 1))).sum(-1) ^ _number("seed", seed))
 
         return cls(_mix(keys ^ _mix(_occurrence(keys))))
 
@@ -56,15 +57,15 @@ class Streams:
         return Streams(self.keys[rows])
 
     def split(self, count: int) -> "Streams":
-        """Makes so many streams of each, one after the other."""
+        """Splits each stream into so many, in order."""
         each = torch.arange(count, device=self.keys.device)
 
-        return Streams(_mix(self.keys.unsqueeze(-1) + GOLDEN * (each + 1)).flatten())
+        return Streams(_mix(self.keys.unsqueeze(-1) + GOLDEN_GAMMA * (each + 1)).flatten())
 
     def uniform(self, count: int, *purpose: str | int) -> Tensor:
-        """Draws numbers between 0 and 1, ends excluded, with shape `(rows, count)`; the same for the same purpose."""
+        """Draws uniform numbers in the open unit interval, `(rows, count)`; the same for the same purpose."""
         counter = torch.arange(1, count + 1, device=self.keys.device)
-        hashed = _mix(_mix(self.keys ^ _number(*purpose)).unsqueeze(-1) + GOLDEN * counter)
+        hashed = _mix(_mix(self.keys ^ _number(*purpose)).unsqueeze(-1) + GOLDEN_GAMMA * counter)
 
         return (_shift(hashed, 64 - BITS).double() + 0.5) * 2.0**-BITS
 
@@ -76,14 +77,15 @@ class Streams:
 
 
 def _mix(number: Tensor) -> Tensor:
-    number = (number ^ _shift(number, 30)) * FIRST
-    number = (number ^ _shift(number, 27)) * SECOND
+    """The finalizer of SplitMix64."""
+    number = (number ^ _shift(number, 30)) * MULTIPLIER_1
+    number = (number ^ _shift(number, 27)) * MULTIPLIER_2
 
     return number ^ _shift(number, 31)
 
 
 def _shift(number: Tensor, bits: int) -> Tensor:
-    """Shifts right without a thought of the sign."""
+    """Logical right shift."""
     return (number >> bits) & ((1 << (64 - bits)) - 1)
 
 
@@ -94,7 +96,7 @@ def _number(*purpose: str | int) -> int:
 
 
 def _occurrence(keys: Tensor) -> Tensor:
-    """Counts for each key how often it came before."""
+    """Counts the earlier occurrences of each key."""
     ordered, order = keys.sort(stable=True)
     place = torch.arange(len(keys), device=keys.device)
     new = torch.ones_like(ordered, dtype=torch.bool)

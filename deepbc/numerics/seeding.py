@@ -1,4 +1,4 @@
-"""Random streams: one per purpose, so that adding a variable never shifts the numbers of another."""
+"""Seeds derived by hashing (SHA-256), one for each purpose, so that a new variable never shifts another's numbers."""
 
 __all__ = ["generator"]
 
@@ -10,7 +10,7 @@ from deepbc._validation import check_seed
 
 
 def generator(seed: int | None, *purpose: str | int) -> Generator:
-    """Creates the generator of a seed for a purpose, such as a variable's name; no seed, fresh numbers.
+    """Creates the generator of a seed for a purpose, such as a variable's name; no seed gives fresh numbers.
 
     Example:
         >>> import torch

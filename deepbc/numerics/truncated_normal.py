@@ -1,6 +1,10 @@
-"""The standard normal variable between two ends: its mass, its mean, and a smooth map into it."""
+"""The truncated standard normal distribution: mass, mean, quantiles, and the inverse Mills ratio.
 
-__all__ = ["LOG_SQRT_2PI", "hazard", "log_mass", "mean_between", "quantile_between", "truncated"]
+References:
+    Continuous Univariate Distributions, volume 1 (Johnson, Kotz and Balakrishnan, 1994), section 13.10.
+"""
+
+__all__ = ["LOG_SQRT_2PI", "inverse_mills_ratio", "log_mass", "mean_between", "quantile_between", "truncated"]
 
 import math
 
@@ -11,78 +15,78 @@ LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_mass(lower: Tensor, upper: Tensor) -> Tensor:
-    """The logarithm of the chance to lie between two ends, which may be infinite; all have the same shape."""
-    low, high, _ = _left(lower, upper)
-    below, above = _log_chance(low), _log_chance(high)
+    """The log-probability between two bounds, which may be infinite; all have the same shape."""
+    low, high, _ = _mirrored(lower, upper)
+    below, above = _log_cdf(low), _log_cdf(high)
     narrow = torch.where(low.isfinite(), below - above, -torch.inf)
 
     return above + torch.log(-torch.expm1(narrow))
 
 
 def mean_between(lower: Tensor, upper: Tensor) -> Tensor:
-    """The mean between two ends, which may be infinite."""
+    """The mean of the distribution truncated to two bounds, which may be infinite."""
     mass = log_mass(lower, upper)
     mean = _density_over(lower, mass) - _density_over(upper, mass)
 
     return torch.maximum(torch.minimum(mean, upper), lower)
 
 
-def quantile_between(chance: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """The value between two ends that has a chance, a number between 0 and 1, to be larger than another one there."""
-    return truncated(torch.special.ndtri(chance), lower, upper)[0]
+def quantile_between(probability: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """The quantile of a probability of the distribution truncated to two bounds."""
+    return truncated(torch.special.ndtri(probability), lower, upper)[0]
 
 
-def hazard(upper: Tensor) -> Tensor:
-    """How far the mean of what lies below an end is from 0: the density at the end over the chance below it."""
+def inverse_mills_ratio(upper: Tensor) -> Tensor:
+    """The density over the distribution function at a bound: minus the mean of what is truncated above there."""
     return torch.exp(-0.5 * upper.square() - LOG_SQRT_2PI - torch.special.log_ndtr(upper))
 
 
 def truncated(w: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Maps a standard normal variable to a standard normal one between two ends, quantile by quantile.
+    """Maps a standard normal variable to a truncated one, quantile by quantile.
 
     Args:
         w: The variable, of any shape.
-        lower: The lower end, of the same shape; may be infinite.
-        upper: The upper end.
+        lower: The lower bound, of the same shape; may be infinite.
+        upper: The upper bound.
 
     Returns:
-        The variable between the ends, and the logarithm of the mass between them.
+        The truncated variable, and the log-probability between the bounds.
     """
-    # Where the ends lie above the mean their mirror images do not, and chances below it keep their digits.
-    low, high, above = _left(lower, upper)
-    chance_low, chance_high = _chance(low), _chance(high)
-    mass = chance_high - chance_low
-    share = torch.special.ndtr(torch.where(above, -w, w))
-    found: Tensor = torch.special.ndtri(chance_low + mass * share)
-    # Rounding may leave the ends.
+    # The lower tail keeps the digits that the distribution function loses in the upper one.
+    low, high, above = _mirrored(lower, upper)
+    cdf_low, cdf_high = _cdf(low), _cdf(high)
+    mass = cdf_high - cdf_low
+    fraction = torch.special.ndtr(torch.where(above, -w, w))
+    found: Tensor = torch.special.ndtri(cdf_low + mass * fraction)
+    # Rounding may leave the bounds.
     found = torch.maximum(torch.minimum(found, high), low)
 
     return torch.where(above, -found, found), mass.log()
 
 
-def _left(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The ends, or their mirror images where they lie above the mean, and where that is."""
+def _mirrored(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The bounds, reflected into the lower tail where their centre is in the upper one, and where that is."""
     above = lower + upper > 0
 
     return torch.where(above, -upper, lower), torch.where(above, -lower, upper), above
 
 
-def _chance(end: Tensor) -> Tensor:
-    """The chance to lie below an end, without a slope where it is infinite."""
-    # Its logarithm keeps digits that the chance itself loses far out.
-    return torch.where(end.isfinite(), _log_chance(end).exp(), (end > 0).to(end.dtype))
+def _cdf(bound: Tensor) -> Tensor:
+    """The distribution function, without a gradient at an infinite bound."""
+    # By its logarithm, which keeps digits in the tail.
+    return torch.where(bound.isfinite(), _log_cdf(bound).exp(), (bound > 0).to(bound.dtype))
 
 
-def _log_chance(end: Tensor) -> Tensor:
-    """The logarithm of the chance to lie below an end; of an infinite one that of 0, which is of no use but finite."""
-    chance: Tensor = torch.special.log_ndtr(torch.where(end.isfinite(), end, 0.0))
+def _log_cdf(bound: Tensor) -> Tensor:
+    """The log distribution function; at minus infinity a finite number that is not used."""
+    log_cdf: Tensor = torch.special.log_ndtr(torch.where(bound.isfinite(), bound, 0.0))
 
-    return torch.where(end == torch.inf, 0.0, chance)
+    return torch.where(bound == torch.inf, 0.0, log_cdf)
 
 
-def _density_over(end: Tensor, mass: Tensor) -> Tensor:
-    """The density at an end over a mass of which the logarithm is given; 0 at an infinite end."""
-    finite = end.isfinite()
-    near = torch.where(finite, end, 0.0)
+def _density_over(bound: Tensor, mass: Tensor) -> Tensor:
+    """The density at a bound over a mass of a given logarithm; 0 at an infinite bound."""
+    finite = bound.isfinite()
+    near = torch.where(finite, bound, 0.0)
 
     return torch.where(finite, torch.exp(-0.5 * near.square() - LOG_SQRT_2PI - mass), 0.0)

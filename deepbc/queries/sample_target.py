@@ -243,8 +243,8 @@ class SampleTarget:
         return Target(
             rest=rest,
             start=concat_last(first, empty).double(),
-            middle=concat_last(middle, empty).double(),
-            spread=torch.cat([empty[0], *spread]).double(),
+            prior_mean=concat_last(middle, empty).double(),
+            prior_sd=torch.cat([empty[0], *spread]).double(),
             given=context,
             law=law,
             cost=Cost(terms, rest),

@@ -1,4 +1,4 @@
-"""The contract of a sampler."""
+"""The contract of a sampler of densities."""
 
 __all__ = ["Sampler"]
 
@@ -11,32 +11,36 @@ from deepbc.solvers import Solver
 
 
 class Sampler(ABC):
-    """What draws noises from a density.
+    """Draws from unnormalised densities, one a row of a batch.
 
-    To add a sampler:
+    To add a sampler, in your own package:
 
-    1. Subclass `Sampler` in a file of its own and write `sample` for a batch of densities; it sees nothing causal. All
-       random numbers come from the streams, which are a row's own.
-    2. Set `penalty` where an antecedent is a penalty on a value rather than met by construction.
-    3. Export it in `deepbc/__init__.py` and add a line to the contract test in `tests/samplers/test_samplers.py`.
+    1. Import `Draws`, `Sampler`, `Streams` and `Target` from `deepbc.samplers`, and subclass `Sampler`.
+    2. Write `sample` and `rounds`. `target.log_prob(v)` and `target.gradient(v)` give the density at coordinates `v`;
+       chains start at `target.start`. All random numbers come from the streams (`streams.normal(count, "purpose",
+       step)`), so that a row has the same draws in any batch.
+    3. Set `solver`, which finds the mode where chains start.
+    4. Set `penalty` where an antecedent is a penalty on a value rather than met by construction, and `reach` to the
+       largest residual that counts as none.
+    5. Pass an instance: `backtrack_samples(..., sampler=MySampler())`.
     """
 
-    # The weight of a squared miss, in standard deviations of its variable; None meets antecedents by construction.
+    # The penalty of a squared residual, in standard deviations of its variable; None meets antecedents by construction.
     penalty: float | None = None
-    # The largest miss of an antecedent, in standard deviations, that counts as none.
+    # Feasibility tolerance: the largest residual of an antecedent, in standard deviations, that counts as none.
     reach: float = 1e-6
-    # What finds the start of the chains.
+    # Finds the mode, where chains start.
     solver: Solver
 
     @abstractmethod
-    def sample(self, target: Target, samples: int, streams: Streams, told: Callable[[], None]) -> Draws:
+    def sample(self, target: Target, samples: int, streams: Streams, on_progress: Callable[[], None]) -> Draws:
         """Draws samples of every row.
 
         Args:
             target: The densities.
             samples: How many samples of each.
             streams: The random numbers of each row.
-            told: To call once for each of `rounds(samples)` parts of the work.
+            on_progress: To call once for each of `rounds(samples)` parts of the work.
         """
 
     @abstractmethod

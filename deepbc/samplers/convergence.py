@@ -1,26 +1,27 @@
-r"""Whether chains tell of one and the same density, and how many independent draws they are worth.
+r"""Rank-normalised split R-hat and bulk effective sample size of Markov chains, for all rows of a batch at once.
 
-Both measures look at ranks, so they hold for tails of any weight and do not change under monotone maps. They are
-computed for all rows of a batch at once.
+Both use ranks, so they hold for tails of any weight and are invariant under monotone maps.
 
 References:
     Rank-normalization, folding, and localization: an improved R-hat for assessing convergence of MCMC (Vehtari, Gelman,
     Simpson, Carpenter and Bürkner, 2021).
 """
 
-__all__ = ["effective_size", "r_hat"]
+__all__ = ["effective_sample_size", "r_hat"]
 
 import math
 
 import torch
 from torch import Tensor
 
-# Shorter chains cannot be judged.
-SHORTEST = 4
+from deepbc.numerics.ranks import mean_ranks
+
+# Shorter chains give NaN.
+MIN_LENGTH = 4
 
 
 def r_hat(draws: Tensor) -> Tensor:
-    """Computes the split R-hat, the larger of that of ranks and that of ranks of distances from the median.
+    """Computes the rank-normalised split R-hat, the larger of bulk and folded (tail) R-hat.
 
     Args:
         draws: The draws, with shape `(chains, draws, *rest)`.
@@ -36,8 +37,8 @@ def r_hat(draws: Tensor) -> Tensor:
     return torch.maximum(_ratio(_normal_scores(halves)), _ratio(_normal_scores(folded)))
 
 
-def effective_size(draws: Tensor) -> Tensor:
-    """Computes the effective number of draws for the bulk of the density.
+def effective_sample_size(draws: Tensor) -> Tensor:
+    """Computes the bulk effective sample size.
 
     Args:
         draws: The draws, with shape `(chains, draws, *rest)`.
@@ -46,7 +47,7 @@ def effective_size(draws: Tensor) -> Tensor:
         The size, with shape `(*rest,)`; the number of draws where all are the same, NaN where one is no number.
     """
     chains, length = draws.shape[:2]
-    if length < SHORTEST:
+    if length < MIN_LENGTH:
         return torch.full_like(draws[0, 0], torch.nan)
 
     scores = _normal_scores(_halves(draws))
@@ -58,14 +59,14 @@ def effective_size(draws: Tensor) -> Tensor:
     correlation = 1 - (within - autocovariance.mean(0)) / plus
     correlation[0] = 1.0
 
-    # The sum of pairs of neighbours, as long as they are positive, and made to fall (Geyer, 1992).
+    # The initial monotone sequence estimator (Geyer, 1992).
     count = max(1, (length - 1) // 2)
     pairs = correlation[: 2 * count].reshape(count, 2, *correlation.shape[1:])
     sums = pairs.sum(1)
     alive = (sums > 0).long().cumprod(0).bool()
     alive[-1] = False
     time = -1 + 2 * torch.where(alive, sums.cummin(0).values, 0.0).sum(0)
-    # The first of the pair that ends the sum still counts where it is positive.
+    # As in Stan: the first of the pair that ends the sum still counts where it is positive.
     time = time + pairs[:, 0].gather(0, alive.sum(0, keepdim=True))[0].clamp_min(0.0)
     size = total / time.clamp_min(1 / math.log10(total))
     same = (draws == draws[:1, :1]).flatten(0, 1).all(0)
@@ -75,7 +76,7 @@ def effective_size(draws: Tensor) -> Tensor:
 
 
 def _halves(draws: Tensor) -> Tensor:
-    """Splits each chain in two, so that one that drifts disagrees with itself."""
+    """Splits each chain in two, which exposes trends."""
     half = draws.shape[1] // 2
 
     return torch.cat([draws[:, :half], draws[:, draws.shape[1] - half :]])
@@ -85,16 +86,7 @@ def _normal_scores(draws: Tensor) -> Tensor:
     """Replaces draws by the normal quantiles of their ranks among all chains; ties share their mean rank."""
     flat = draws.flatten(0, 1)
     count = len(flat)
-    ordered, order = flat.sort(0)
-    new = torch.ones_like(ordered, dtype=torch.bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    place = torch.arange(count, device=flat.device).reshape(-1, *[1] * (flat.ndim - 1)).expand_as(flat)
-    first = torch.where(new, place, 0).cummax(0).values
-    last = torch.ones_like(new)
-    last[:-1] = new[1:]
-    final = torch.where(last, place, count).flip(0).cummin(0).values.flip(0)
-    ranks = torch.empty_like(flat).scatter_(0, order, (first + final).to(flat.dtype) / 2 + 1)
-    scores = torch.special.ndtri((ranks - 0.375) / (count + 0.25))
+    scores = torch.special.ndtri((mean_ranks(flat) - 0.375) / (count + 0.25))
     scores = torch.where(flat.isfinite().all(0), scores, torch.nan)
 
     return scores.reshape(draws.shape)
@@ -102,7 +94,7 @@ def _normal_scores(draws: Tensor) -> Tensor:
 
 def _ratio(chains: Tensor) -> Tensor:
     length = chains.shape[1]
-    if length < SHORTEST // 2:
+    if length < MIN_LENGTH // 2:
         return torch.full_like(chains.sum((0, 1)), torch.nan)
     between, within = length * chains.mean(1).var(0), chains.var(1).mean(0)
     ratio = ((between / within + length - 1) / length).sqrt()

@@ -1,16 +1,17 @@
-r"""Elliptical slices: moves that need no slopes and fit narrow places as well as wide ones.
+r"""Elliptical slice sampling: a transition without gradients or step sizes, for a normal prior times a likelihood.
 
-A density is a normal one, of the middle and the spread of its target, times what lies beyond it:
+With the prior mean :math:`m` and standard deviations :math:`s` of a target, and an inverse temperature :math:`\beta`,
 
 .. math:: \log p(v) = - \tfrac{1}{2} |(v - m) / s|^2 + \beta \, \ell(v) + \text{const}.
 
-A slice is an ellipse through where a chain stands, around the middle, of which a place is found by halving.
+A proposal lies on the ellipse through the state and a draw of the prior; the bracket of its angle shrinks toward the
+state until the proposal is above the slice level.
 
 References:
     Elliptical slice sampling (Murray, Adams and MacKay, 2010).
 """
 
-__all__ = ["beyond", "cut"]
+__all__ = ["log_likelihood", "slice_step"]
 
 import math
 
@@ -20,61 +21,61 @@ from torch import Tensor
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.target import Target
 
-# A slice is cut smaller at most so often.
-CUTS = 60
+# The most times a bracket shrinks; a chain whose proposals are all rejected keeps its state.
+MAX_SHRINKS = 60
 
 
-def beyond(target: Target, v: Tensor) -> Tensor:
-    """Computes what the log-density has beyond the normal one, with shape `(rows,)`; minus infinity where it has none.
+def log_likelihood(target: Target, v: Tensor) -> Tensor:
+    r"""Computes the log-density relative to the prior, :math:`\ell(v)`, `(rows,)`; minus infinity for NaN.
 
     Args:
         target: The densities.
-        v: Places, in float64 with shape `(rows, free)`.
+        v: The coordinates, in float64 with shape `(rows, free)`.
     """
     with torch.no_grad():
         log_prob = target.log_prob(v.to(target.rest)).double()
 
-    return (log_prob + 0.5 * ((v - target.middle) / target.spread).square().sum(-1)).nan_to_num(nan=-torch.inf)
+    return (log_prob + 0.5 * ((v - target.prior_mean) / target.prior_sd).square().sum(-1)).nan_to_num(nan=-torch.inf)
 
 
-def cut(
-    target: Target, v: Tensor, height: Tensor, power: Tensor, streams: Streams, *purpose: str | int
+def slice_step(
+    target: Target, v: Tensor, log_like: Tensor, inverse_temperature: Tensor, streams: Streams, *purpose: str | int
 ) -> tuple[Tensor, Tensor]:
-    r"""Moves every chain to a place on an ellipse through where it stands.
+    r"""Makes one transition of every chain.
 
     Args:
         target: The densities, one for each chain.
-        v: Where the chains stand, with shape `(chains, free)`.
-        height: What lies beyond there, :math:`\ell(v)`, with shape `(chains,)`.
-        power: The power :math:`\beta` of what lies beyond, with shape `(chains,)`.
+        v: The states, with shape `(chains, free)`.
+        log_like: Their log-likelihoods :math:`\ell(v)`, with shape `(chains,)`.
+        inverse_temperature: The inverse temperature :math:`\beta`, with shape `(chains,)`.
         streams: The random numbers of each chain.
         purpose: What they are for.
 
     Returns:
-        The new places and what lies beyond there.
+        The new states and their log-likelihoods.
     """
-    here = v - target.middle
-    other = target.spread * streams.normal(target.free, "ellipse", *purpose)
-    chance, turn = streams.uniform(2, "slice", *purpose).unbind(-1)
-    level, angle = power * height + chance.log(), 2 * math.pi * turn
+    current = v - target.prior_mean
+    auxiliary = target.prior_sd * streams.normal(target.free, "ellipse", *purpose)
+    uniform, turn = streams.uniform(2, "slice", *purpose).unbind(-1)
+    level, angle = inverse_temperature * log_like + uniform.log(), 2 * math.pi * turn
     low, high = angle - 2 * math.pi, angle.clone()
-    found, heights = v.clone(), height.clone()
+    accepted, log_likelihoods = v.clone(), log_like.clone()
     live = torch.arange(len(v), device=v.device)
 
-    for again in range(CUTS):
-        way = angle[live].unsqueeze(-1)
+    for shrink in range(MAX_SHRINKS):
+        theta = angle[live].unsqueeze(-1)
         part = target.select(live)
-        place = part.middle + here[live] * way.cos() + other[live] * way.sin()
-        there = beyond(part, place)
-        inside = power[live] * there > level[live]
-        found[live[inside]], heights[live[inside]] = place[inside], there[inside]
+        proposal = part.prior_mean + current[live] * theta.cos() + auxiliary[live] * theta.sin()
+        there = log_likelihood(part, proposal)
+        inside = inverse_temperature[live] * there > level[live]
+        accepted[live[inside]], log_likelihoods[live[inside]] = proposal[inside], there[inside]
         live = live[~inside]
         if not len(live):
             break
-        # Toward where the chain stands, which is at angle 0.
+        # The state is at angle 0.
         low[live] = torch.where(angle[live] < 0, angle[live], low[live])
         high[live] = torch.where(angle[live] >= 0, angle[live], high[live])
-        share = streams.select(live).uniform(1, "cut", again, *purpose).squeeze(-1)
-        angle[live] = low[live] + share * (high[live] - low[live])
+        fraction = streams.select(live).uniform(1, "cut", shrink, *purpose).squeeze(-1)
+        angle[live] = low[live] + fraction * (high[live] - low[live])
 
-    return found, heights
+    return accepted, log_likelihoods

@@ -1,14 +1,16 @@
-r"""The paper's algorithm 2: Langevin dynamics on the penalised energy, without an acceptance step.
+r"""Unadjusted Langevin algorithm on the penalised energy: algorithm 2 of the paper on deep backtracking.
 
 .. math:: u' \leftarrow u' - \eta \nabla \mathcal{L}(u') + \sqrt{2 \eta} \, b, \qquad b \sim \mathcal{N}(0, I)
 
-Every sample is a chain of its own that starts at the mode. At the paper's settings a chain runs for
-:math:`T \eta = 0.01` units of time, in which it does not leave the mode: samples are several times too narrow, and
-R-hat says so. Where the law of the antecedent is steep the steps diverge. It is here for reproduction and comparison.
+Every sample is the end of a chain of its own that starts at the mode; there is no Metropolis step. At the paper's
+settings a chain runs for :math:`T \eta = 0.01` units of time, in which it does not leave the mode: samples are several
+times too narrow, and R-hat says so. Where the law of the antecedent is steep the chains diverge. It is here for
+reproduction and comparison.
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), algorithm 2 and the
     appendix on its implementation.
+    Exponential convergence of Langevin distributions and their discrete approximations (Roberts and Tweedie, 1996).
 """
 
 __all__ = ["Langevin"]
@@ -22,20 +24,20 @@ from deepbc._validation import check_between, check_count
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.base import Sampler
 from deepbc.samplers.convergence import r_hat
-from deepbc.samplers.target import Draws, Target, agree
+from deepbc.samplers.target import Draws, Target, r_hat_converged
 from deepbc.solvers import Linearized
 
-# So many chains of a row are watched, at so many times, to see whether they tell of one density.
-WATCHED, TIMES = 16, 32
-# A chain that came this far diverged.
-FAR = 1e6
+# R-hat is computed from so many chains of a row, at so many times.
+MONITORED_CHAINS, MONITORED_TIMES = 16, 32
+# The largest coordinate of a chain that has not diverged.
+DIVERGED = 1e6
 
 
 class Langevin(Sampler):
     r"""Creates the paper's own sampler.
 
     Args:
-        penalty: The weight :math:`\lambda` of the squared miss, in standard deviations of the variable.
+        penalty: The penalty :math:`\lambda` of the squared residual, in standard deviations of the variable.
         step: The step size :math:`\eta`.
         steps: The number of steps :math:`T` of each chain.
 
@@ -52,33 +54,32 @@ class Langevin(Sampler):
         check_count(steps, "Langevin steps", least=1)
         self.penalty, self.step, self.steps = penalty, step, steps
         self.solver = Linearized(penalty=penalty)
-        # Six standard deviations of what the penalty lets the value vary.
+        # Six standard deviations of the value under the penalty.
         self.reach = 6 / math.sqrt(2 * penalty)
 
-    def sample(self, target: Target, samples: int, streams: Streams, told: Callable[[], None]) -> Draws:
+    def sample(self, target: Target, samples: int, streams: Streams, on_progress: Callable[[], None]) -> Draws:
         rows = torch.arange(target.rows, device=target.start.device).repeat_interleave(samples)
         many, chains = target.select(rows), streams.split(samples)
         v, path = many.start, []
-        times = {round(part * self.steps / TIMES) for part in range(1, TIMES + 1)}
+        times = {round(part * self.steps / MONITORED_TIMES) for part in range(1, MONITORED_TIMES + 1)}
         for step in range(1, self.steps + 1):
-            _, slope = many.gradient(v)
-            v = v + self.step * slope + math.sqrt(2 * self.step) * chains.normal(target.free, "step", step)
-            # A number that left its range comes back as none, and stays so.
-            v = torch.where(v.abs() < FAR, v, torch.nan)
+            _, gradient = many.gradient(v)
+            v = v + self.step * gradient + math.sqrt(2 * self.step) * chains.normal(target.free, "step", step)
+            v = torch.where(v.abs() < DIVERGED, v, torch.nan)
             if step in times:
-                path.append(v.reshape(target.rows, samples, -1)[:, :WATCHED])
-            told()
+                path.append(v.reshape(target.rows, samples, -1)[:, :MONITORED_CHAINS])
+            on_progress()
 
         one = torch.ones(target.rows, dtype=v.dtype, device=v.device)
-        watched = torch.stack(path, dim=2).permute(1, 2, 0, 3)
-        disagreement = r_hat(watched).amax(-1) if target.free else one
+        monitored = torch.stack(path, dim=2).permute(1, 2, 0, 3)
+        largest = r_hat(monitored).amax(-1) if target.free else one
 
         return Draws(
             v.reshape(target.rows, samples, -1).permute(1, 0, 2),
-            disagreement,
+            largest,
             samples * one,
             one,
-            agree(disagreement, TIMES),
+            r_hat_converged(largest, MONITORED_TIMES),
         )
 
     def rounds(self, samples: int) -> int:

@@ -1,26 +1,32 @@
-r"""What a sampler sees: a density of free coordinates, up to a constant. Nothing causal.
+r"""The density that a sampler is given, unnormalised and with nothing causal in it.
 
-The free coordinates :math:`v` lead to noises :math:`n(v)`, which are charged, and to a further term :math:`b(v)`, such
-as the volume that an antecedent leaves behind:
+The free coordinates :math:`v` imply noises :math:`n(v)` at a cost :math:`d`, and a further term :math:`b(v)`, such as
+the log-volume of a change of variables:
 
 .. math:: \log p(v) = b(v) - d(n(v), u) + \text{const}.
+
+Relative to the normal prior :math:`N(m, \operatorname{diag}(s)^2)`, of mean `prior_mean` and standard deviation
+`prior_sd`, the rest of :math:`\log p` plays the part of a log-likelihood.
 """
 
-__all__ = ["Draws", "Target", "agree"]
+__all__ = ["Draws", "Target", "r_hat_converged"]
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from deepbc.numerics.batched import select
 from deepbc.solvers.problem import Cost
 
-# R-hat may exceed 1 by this, or by this many times one over the length of a chain.
-AGREEING, CHANCE = 0.02, 5.0
+# Chains have converged if R-hat exceeds 1 by no more than this (Vehtari et al., 2021, ask for 0.01), or, as short
+# chains differ by chance, than that over their length.
+R_HAT_EXCESS, R_HAT_EXCESS_TIMES_LENGTH = 0.02, 5.0
 
 # Computes the charged noises `(rows, noises)` and the further term `(rows,)` from the free coordinates `(rows, free)`.
-Law = Callable[[Tensor, Mapping[str, Tensor]], tuple[Tensor, Tensor]]
+Law = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +36,18 @@ class Target:
     Args:
         rest: The noises that cost nothing, with shape `(rows, noises)`.
         start: Where to start, in float64 with shape `(rows, free)`.
-        middle: Where the density would peak if the law did not matter, in float64 with shape `(rows, free)`.
-        spread: How wide it would be along each coordinate, in float64 with shape `(free,)`.
-        given: What else the law needs, each with shape `(rows, ...)`.
-        law: What the free coordinates lead to.
-        cost: What moving costs.
+        prior_mean: The mean :math:`m` of the normal prior, in float64 with shape `(rows, free)`.
+        prior_sd: Its standard deviations :math:`s`, in float64 with shape `(free,)`.
+        given: What else the law needs: any record of tensors of shape `(rows, ...)`.
+        law: The map from :math:`v` to :math:`n(v)` and :math:`b(v)`.
+        cost: The cost :math:`d`.
     """
 
     rest: Tensor
     start: Tensor
-    middle: Tensor
-    spread: Tensor
-    given: Mapping[str, Tensor]
+    prior_mean: Tensor
+    prior_sd: Tensor
+    given: Any
     law: Law
     cost: Cost
 
@@ -57,18 +63,18 @@ class Target:
 
     def select(self, rows: Tensor) -> "Target":
         """Takes the given rows."""
-        given = {name: each[rows] for name, each in self.given.items()}
+        parts = {name: getattr(self, name)[rows] for name in ("rest", "start", "prior_mean")}
 
-        return replace(self, rest=self.rest[rows], start=self.start[rows], middle=self.middle[rows], given=given)
+        return replace(self, given=select(self.given, rows), **parts)
 
     def log_prob(self, v: Tensor) -> Tensor:
-        """Computes the logarithm of the density, with shape `(rows,)`, from coordinates of the type of the noises."""
+        """Computes the log-density, with shape `(rows,)`, from coordinates of the data type of the noises."""
         noises, further = self.law(v, self.given)
 
         return further - self.cost.value(noises, self.rest)
 
     def gradient(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes the logarithm of the density, `(rows,)`, and its derivatives, `(rows, free)`."""
+        """Computes the log-density, `(rows,)`, and its gradient, `(rows, free)`."""
         with torch.enable_grad():
             v = v.detach().to(self.rest).requires_grad_()
             log_prob = self.log_prob(v)
@@ -77,21 +83,21 @@ class Target:
         return log_prob.detach().double(), slope.double()
 
 
-def agree(r_hat: Tensor, length: int) -> Tensor:
-    """Whether R-hat is as low as that of chains of one density; short ones differ by chance."""
-    return r_hat <= 1 + max(AGREEING, CHANCE / length)
+def r_hat_converged(r_hat: Tensor, length: int) -> Tensor:
+    """Whether R-hat is as low as that of converged chains of a length."""
+    return r_hat <= 1 + max(R_HAT_EXCESS, R_HAT_EXCESS_TIMES_LENGTH / length)
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What a sampler drew, and whether to trust it.
+    """The draws of a sampler with their convergence diagnostics.
 
     Args:
         v: The coordinates, with shape `(samples, rows, free)`.
-        r_hat: How much the chains of a row disagree, with shape `(rows,)`; 1 where they do not.
-        effective: How many independent draws these are worth, with shape `(rows,)`.
-        acceptance: The part of the proposals that was taken, with shape `(rows,)`.
-        trusted: Whether the draws of a row are what they claim to be, with shape `(rows,)`.
+        r_hat: The largest R-hat of a row, with shape `(rows,)`.
+        effective: The effective sample size, with shape `(rows,)`.
+        acceptance: The acceptance rate, with shape `(rows,)`.
+        trusted: Whether the chains of a row have converged, with shape `(rows,)`.
     """
 
     v: Tensor

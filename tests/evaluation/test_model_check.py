@@ -13,8 +13,8 @@ import deepbc as bc
 from deepbc.evaluation.check import DIRECTIONS
 from deepbc.evaluation.check.distance_covariance import Ranked, independence, mutual_independence, ranks
 from deepbc.evaluation.check.energy_test import energy_test
-from deepbc.evaluation.check.model_check import _gaps
 from deepbc.evaluation.check.p_values import effective, holm, kolmogorov_tail, quadratic_tail
+from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 
 RIGHT, MISSING = "a -> b; a, b -> c; c -> d", "a -> b -> c -> d"
 
@@ -78,7 +78,7 @@ def test_tail_of_a_gap_is_kolmogorovs(rows, p):
 def test_gap_is_that_of_scipy():
     u = 1.3 * normal(60, 2, seed=0)
     truth = [scipy.stats.kstest(column, "norm").statistic for column in u.T.numpy()]
-    assert _gaps(u) == pytest.approx(truth)
+    assert ks_statistic(u) == pytest.approx(truth)
 
 
 def test_correction_is_holms():
@@ -175,7 +175,7 @@ def test_errors_of_a_learned_law_are_allowed_for():
     trials, rows, allowed, naive = 400, 100, 0, 0
     for k in range(trials):
         old, new = normal(rows, 1, seed=2 * k), normal(rows, 1, seed=2 * k + 1)
-        (gap,) = _gaps((new - old.mean()) / old.std())
+        (gap,) = ks_statistic((new - old.mean()) / old.std())
         naive += kolmogorov_tail(gap, rows) < 0.05
         allowed += kolmogorov_tail(gap, effective(rows, rows)) < 0.05
     assert allowed <= scipy.stats.binom.ppf(1 - 1e-4, trials, 0.05)

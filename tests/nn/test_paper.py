@@ -12,6 +12,7 @@ import deepbc as bc
 from deepbc.datasets import faces
 from deepbc.mechanisms.conv_vae import SETTLING
 from deepbc.nn.paper import FaceClassifier, FaceDrawer, FaceReader, settle
+from deepbc.queries.search_model import in_noise_precision
 from deepbc.recipes.classifiers import Classifier
 from deepbc.training.trainer import Trainer
 
@@ -145,7 +146,7 @@ def test_statistics_are_saved_and_survive_copies(fitted, data, tmp_path):
     loaded = bc.SCM.load(tmp_path / "model")
     assert torch.equal(loaded.predict(u)["image"], expected)
     assert torch.equal(loaded.abduct(few)["image"], u["image"])
-    precise = fitted.precise(["image"])
+    precise = in_noise_precision(fitted, ["image"])
     assert precise.mechanisms["image"].encoder.norms[0].running_var.dtype == torch.float64
     assert torch.allclose(precise.predict(u)["image"], expected, atol=1e-2)
     assert torch.equal(copy.deepcopy(fitted).predict(u)["image"], expected)

@@ -119,7 +119,7 @@ def test_a_killed_fit_goes_on(fitted, data, tmp_path):
     # Killed between the classifiers and the laws, then in the middle of the latter.
     again = {"epochs": 4, "seed": 0, "checkpoint": tmp_path / "kept"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deepbc.scm.model.fit_mechanisms", killed)
+        patch.setattr("deepbc.scm.fit.fit_mechanisms", killed)
         with pytest.raises(KilledError):
             faces.fit(data["image"], labelled(data), **again)
     with pytest.MonkeyPatch.context() as patch:

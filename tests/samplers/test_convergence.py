@@ -5,7 +5,7 @@ import pytest
 import torch
 from arviz_stats.base import array_stats
 
-from deepbc.samplers.convergence import effective_size, r_hat
+from deepbc.samplers.convergence import effective_sample_size, r_hat
 
 SHAPE = (4, 100, 20)
 
@@ -36,7 +36,7 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_diagnostics_are_those_of_arviz(kind):
     x = chains(kind)
-    ours = r_hat(torch.tensor(x)), effective_size(torch.tensor(x))
+    ours = r_hat(torch.tensor(x)), effective_sample_size(torch.tensor(x))
     theirs = (
         [each(x[..., k], chain_axis=0, draw_axis=1) for k in range(x.shape[-1])]
         for each in (array_stats.rhat, array_stats.ess)
@@ -48,8 +48,8 @@ def test_diagnostics_are_those_of_arviz(kind):
 def test_what_cannot_be_judged():
     same = torch.ones(4, 50, 2, dtype=torch.float64)
     assert r_hat(same).tolist() == [1, 1]
-    assert effective_size(same).tolist() == [200, 200]
+    assert effective_sample_size(same).tolist() == [200, 200]
     same[0, 3, 0] = torch.nan
     assert r_hat(same).isnan().tolist() == [True, False]
-    assert effective_size(same).isnan().tolist() == [True, False]
-    assert effective_size(torch.randn(4, 3)).isnan()
+    assert effective_sample_size(same).isnan().tolist() == [True, False]
+    assert effective_sample_size(torch.randn(4, 3)).isnan()

@@ -7,11 +7,10 @@ from scipy import stats
 
 import deepbc as bc
 from deepbc.numerics.counter_rng import Streams
-from deepbc.numerics.truncated_normal import truncated
-from deepbc.samplers.elliptical_slice import beyond, cut
-from deepbc.samplers.independence_mh import Mixture
+from deepbc.samplers.elliptical_slice import log_likelihood, slice_step
+from deepbc.samplers.independence_mh import MixtureProposal
 from deepbc.samplers.target import Target
-from deepbc.samplers.tempered_smc import temper
+from deepbc.samplers.tempered_smc import sample_tempered
 from deepbc.solvers.problem import Cost, Term
 
 SAMPLERS = [bc.Hamiltonian(), bc.Hamiltonian(chains=2, warmup=12), bc.Langevin(step=0.02, steps=300)]
@@ -46,9 +45,9 @@ def normal_target(rows: int, free: int) -> tuple[Target, torch.Tensor, torch.Ten
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_contract(sampler):
     of, mean, covariance = normal_target(5, 2)
-    told = []
-    draws = sampler.sample(of, 50, Streams.of(0, [of.rest]), lambda: told.append(1))
-    assert len(told) == sampler.rounds(50)
+    progress = []
+    draws = sampler.sample(of, 50, Streams.of(0, [of.rest]), lambda: progress.append(1))
+    assert len(progress) == sampler.rounds(50)
     assert draws.v.shape == (50, 5, 2)
     for each in (draws.r_hat, draws.effective, draws.acceptance, draws.trusted):
         assert each.shape == (5,)
@@ -78,7 +77,7 @@ def test_hamiltonian_draws_of_normal_densities(free):
 ODD_DENSITIES = {
     "skewed": lambda v: 3 * v - (2 * v).exp(),
     "wide tails": lambda v: 0.99 * v.square() - 3 * v.square().log1p() - 2 * v.abs(),
-    "two valleys": lambda v: -2 * (v.square() - 0.5).square() + v.square(),
+    "two modes": lambda v: -2 * (v.square() - 0.5).square() + v.square(),
     "steep": lambda v: -400 * (v - 0.3).square(),
     "wall": lambda v: torch.where(v > 0, 2 * v.clamp_min(1e-300).log(), -torch.inf),
 }
@@ -107,8 +106,8 @@ def test_what_has_no_density_is_not_trusted():
     assert not draw(bc.Hamiltonian(), nowhere, 40).trusted.any()
 
 
-def test_slices_keep_the_density():
-    # The density of v - exp(v) - v^2, narrow enough for slices to be cut several times.
+def test_slice_steps_keep_the_density():
+    # The density of v - exp(v) - v^2, narrow enough for brackets to shrink several times.
     rest = torch.zeros(4000, 1, dtype=torch.float64)
     looks = []
 
@@ -121,21 +120,21 @@ def test_slices_keep_the_density():
     density = torch.softmax(30 * grid - 30 * grid.exp() - grid.square(), 0)
     below = (density.cumsum(0) - density / 2).numpy()
     start = torch.tensor(np.interp((np.arange(4000) + 0.5) / 4000, below, grid))[:, None]
-    v, height = start, beyond(of, start)
+    v, log_like = start, log_likelihood(of, start)
     looks.clear()
 
     for step in range(10):
-        v, height = cut(of, v, height, torch.ones(4000, dtype=torch.float64), Streams.of(0, [start]), step)
+        v, log_like = slice_step(of, v, log_like, torch.ones(4000, dtype=torch.float64), Streams.of(0, [start]), step)
 
-    assert torch.equal(height, beyond(of, v))
+    assert torch.equal(log_like, log_likelihood(of, v))
     assert stats.kstest(v[:, 0], lambda q: np.interp(q, grid, below)).pvalue > 0.01
-    # A slice is found in a few cuts, and chains have forgotten where they were.
+    # A bracket shrinks a few times only, and states are hardly correlated with those at the start.
     assert sum(looks) < 10 * 4000 * 7
     assert abs(np.corrcoef(v[:, 0], start[:, 0])[0, 1]) < 0.1
 
 
 def narrow_and_wide(rows: int) -> tuple[Target, float]:
-    """Densities of a wide valley and of one that is 10 times as narrow, and the mass of the narrow one."""
+    """Densities of a wide mode and of one that is 10 times as narrow, and the mass of the narrow one."""
     place, precision, weight = 1.0, 100.0, 5.0
 
     def law(v, given):
@@ -150,33 +149,33 @@ def narrow_and_wide(rows: int) -> tuple[Target, float]:
     return target(law, rest), odds / (1 + odds)
 
 
-def test_tempering_finds_a_narrow_valley():
+def test_tempering_finds_a_narrow_mode():
     of, mass = narrow_and_wide(20)
-    v = temper(of, 4000, Streams.of(0, [of.rest])).reshape(20, 4000, 2)
+    v = sample_tempered(of, 4000, Streams.of(0, [of.rest])).reshape(20, 4000, 2)
     found = ((v - 1).square().sum(-1) < 0.3**2).double().mean(-1)
     assert found.mean().item() == pytest.approx(mass, rel=0.1)
 
 
-def test_jumps_have_the_density_they_claim():
-    places = torch.tensor(np.random.default_rng(0).normal(size=(3, 40, 2)) * [1.0, 5.0])
-    peak = torch.tensor([[4.0, 0.0]] * 3, dtype=torch.float64)
+def test_mixture_proposals_have_the_density_they_claim():
+    means = torch.tensor(np.random.default_rng(0).normal(size=(3, 40, 2)) * [1.0, 5.0])
+    mode = torch.tensor([[4.0, 0.0]] * 3, dtype=torch.float64)
     axes = 0.1 * torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
-    mixture = Mixture(places, peak, axes)
+    mixture = MixtureProposal(means, mode, axes)
     v = torch.tensor(np.random.default_rng(1).normal(size=(3, 7, 2)))
     claimed = mixture.log_prob(v.flatten(0, 1)).reshape(3, 7)
     for row in range(3):
         parts = [
             stats.multivariate_normal(place, (each @ each.T).numpy()).pdf(v[row])
-            for place, each in zip(mixture.places[row].numpy(), mixture.axes[row], strict=True)
+            for place, each in zip(mixture.means[row].numpy(), mixture.factors[row], strict=True)
         ]
         weights = np.append(np.full(40, 0.9 / 40), 0.1)
         assert np.allclose(np.log(weights @ np.array(parts)), claimed[row])
     drawn = mixture.draw(20_000, Streams.of(0, [torch.arange(60_000, dtype=torch.float64)[:, None]]), "test")
-    near = (drawn.reshape(3, 20_000, 2) - peak[:, None]).square().sum(-1) < 0.3**2
+    near = (drawn.reshape(3, 20_000, 2) - mode[:, None]).square().sum(-1) < 0.3**2
     assert near.double().mean().item() == pytest.approx(0.1, abs=0.02)
 
 
-def test_draws_are_true_to_both_valleys():
+def test_draws_are_true_to_both_modes():
     of, mass = narrow_and_wide(40)
     draws = draw(bc.Hamiltonian(), of, 1000)
     found = ((draws.v - 1).square().sum(-1) < 0.3**2).double().mean().item()
@@ -196,18 +195,3 @@ def test_langevin_that_diverges_says_so():
     draws = draw(bc.Langevin(step=5.0, steps=200), of, 20)
     assert draws.v.isnan().any()
     assert not draws.trusted.any()
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper"), [(-1.0, 0.5), (2.0, 9.0), (12.0, np.inf), (-np.inf, -25.0), (-np.inf, 1.0), (3.0, 3.001)]
-)
-def test_truncated_normal(lower, upper):
-    w = torch.linspace(-3, 3, 31, dtype=torch.float64)
-    ends = (torch.full_like(w, end) for end in (lower, upper))
-    found, log_mass = truncated(w, *ends)
-    truth = stats.truncnorm(lower, upper).ppf(stats.norm.cdf(w))
-    assert np.allclose(found, truth, rtol=1e-9, atol=0)
-    assert ((found >= lower) & (found <= upper)).all()
-    sign = -1 if lower > 0 else 1
-    low, high = sorted([sign * lower, sign * upper])
-    assert log_mass[0].item() == pytest.approx(np.log(stats.norm.cdf(high) - stats.norm.cdf(low)), rel=1e-9)
