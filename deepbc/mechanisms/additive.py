@@ -71,9 +71,6 @@ class Additive(Mechanism):
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         return predict_gaussian(self.outer, self._mean(parents), self._factor(), u)
 
-    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
-        return self._invert(x, parents)[0]
-
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         return invert_gaussian(self.outer, self._mean(parents), self._factor(), x)
 

@@ -7,7 +7,7 @@ The noise is standard normal, so with the log-volume of the inverse the density 
 A variable without parents has parents of dimension zero; it is no special case.
 """
 
-__all__ = ["Mechanism", "Outcome", "derive_rows", "gain_of"]
+__all__ = ["Mechanism", "Outcome", "held_out_gain"]
 
 import math
 from abc import abstractmethod
@@ -21,6 +21,7 @@ from torch import Generator, Tensor
 from deepbc._validation import check_batches
 from deepbc.data.variables import Family
 from deepbc.errors import DataError, NotFittedError, SettingError
+from deepbc.mechanisms.derivatives import invert_by_autograd, value_and_gradients
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 from deepbc.training.trainer import Learner, Split, Train, Training
 
@@ -33,8 +34,8 @@ class Outcome:
     notes: tuple[str, ...] = field(default=())
 
 
-def gain_of(before: Tensor, after: Tensor) -> tuple[float, float]:
-    """The mean fall of the losses of rows, which have shape `(rows,)`, and its standard error."""
+def held_out_gain(before: Tensor, after: Tensor) -> tuple[float, float]:
+    """The mean decrease of the losses of rows, which have shape `(rows,)`, and its standard error."""
     gain = before - after
 
     return gain.mean().item(), gain.std().item() / math.sqrt(len(gain))
@@ -51,11 +52,14 @@ class Mechanism(Learner):
     1. Subclass `Mechanism`; a law of classes or whole numbers subclasses `Discrete`. Take the settings in `__init__` by
        keyword, return them in `settings`. The name of the class has to be its own: saved models refer to it.
     2. Write `_build` (weights as parameters, what else is learned as buffers), `_predict`, `_invert` and `_fit` for
-       well-formed rows, with no checks in them. `_fit` may train by `train(self, "stage")`, which minimises `loss`.
+       well-formed rows, with no checks in them. Instead of `_invert` you may write `_abduct` alone, and autograd
+       derives the log-volume. `_fit` may train by `train(self, "stage")`, which minimises `loss`.
     3. Set `domain` to what its values are, `exact` to whether `abduct` inverts `predict` (if not, write `_abduct` and
        `loss`), `noise_dim` if it is not the dimension of the value, and `default_training` if it trains.
-    4. Run `deepbc.testing.check_mechanism` on it. Where it knows its own derivatives, write `predict_and_jacobian` and
-       `abduct_and_jacobian`; what of an abduction depends on the value alone, in `reduce` and `abduct_reduced`.
+    4. Hooks with defaults: the other class attributes and properties, `rows_needed`, `_log_prob`, `_nearest`, `_draw`
+       and `_clipped`; where it knows its own derivatives `predict_and_jacobian` and `abduct_and_jacobian`; and for what
+       of an abduction depends on the value alone `reduce`, `abduct_reduced` and `invert_reduced`.
+    5. Run `deepbc.testing.check_mechanism` on it.
     """
 
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
@@ -76,6 +80,8 @@ class Mechanism(Learner):
 
     def __init__(self) -> None:
         super().__init__()
+        if type(self)._abduct is Mechanism._abduct and type(self)._invert is Mechanism._invert:
+            raise SettingError(f"Mechanism {type(self).__name__!r}: it has no inverse. Write `_invert` or `_abduct`.")
         self.family = None
 
     def __init_subclass__(cls) -> None:
@@ -194,20 +200,22 @@ class Mechanism(Learner):
         Returns:
             Noise, with shape `(*batch, noise)`; where one noise alone leads there, it is that of `abduct`.
         """
-        return self.abduct(x, parents)
+        return self._nearest(x, parents, u)
 
-    def draw(self, x: Tensor, parents: Tensor, chance: Tensor) -> Tensor:
-        r"""Draws one of the noises that lead to a value, as likely as they are.
+    def draw(self, x: Tensor, parents: Tensor, uniform: Tensor) -> Tensor:
+        r"""Draws from the posterior of the noise given its value and parents.
 
         Args:
             x: Values :math:`x`, with shape `(*batch, value)`.
             parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
-            chance: Uniform random numbers, with shape `(*batch, noise)`.
+            uniform: Uniform random numbers, with shape `(*batch, noise)`.
 
         Returns:
             Noise, with shape `(*batch, noise)`; where one noise alone leads there, it is that of `abduct`.
         """
-        return self.abduct(x, parents)
+        x, parents = self._aligned(x, self.value_dim, parents, "values")
+
+        return self._in_chunks(self._draw, x, parents, uniform)
 
     def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
         r"""Counts the components of values :math:`f(x_{pa}, u)` visibly cut to their range, with shape `(*batch,)`.
@@ -216,7 +224,7 @@ class Mechanism(Learner):
             u: Noise :math:`u`, with shape `(*batch, noise)`.
             parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
         """
-        return torch.zeros(u.shape[:-1], dtype=torch.long, device=u.device)
+        return self._in_chunks(self._clipped, u, parents)
 
     def reduce(self, x: Tensor) -> Tensor:
         r"""Computes what of an abduction depends on the value alone, so that many parents can be tried at that value.
@@ -243,13 +251,13 @@ class Mechanism(Learner):
         Returns:
             The values, with shape `(rows, 1)`, and their derivatives by noise and parents, of the shapes of these.
         """
-        x, (by_noise, by_parents) = derive_rows(self._predict, u, parents)
+        x, (by_noise, by_parents) = value_and_gradients(self._predict, u, parents)
 
         return x, by_noise, by_parents
 
     def abduct_and_jacobian(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise of a lone number from what `reduce` made of it, and its derivatives by the parents."""
-        u, (by_parents,) = derive_rows(lambda parents: self.abduct_reduced(z, parents), parents)
+        u, (by_parents,) = value_and_gradients(lambda parents: self.abduct_reduced(z, parents), parents)
 
         return u, by_parents
 
@@ -321,13 +329,13 @@ class Mechanism(Learner):
 
         return given.expand(*batch, -1), parents.expand(*batch, -1)
 
-    def _in_chunks(self, law: Callable[[Tensor, Tensor], Tensor], given: Tensor, parents: Tensor) -> Tensor:
+    def _in_chunks(self, law: Callable[..., Tensor], *rows: Tensor) -> Tensor:
         """Applies a law, which acts row by row, to so many rows at a time that what it needs on the way stays small."""
-        batch = given.shape[:-1]
+        batch = rows[0].shape[:-1]
         if batch.numel() <= self.chunk:
-            return law(given, parents)
+            return law(*rows)
 
-        chunks = zip(given.flatten(0, -2).split(self.chunk), parents.flatten(0, -2).split(self.chunk), strict=True)
+        chunks = zip(*(each.flatten(0, -2).split(self.chunk) for each in rows), strict=True)
         joined = torch.cat([law(*chunk) for chunk in chunks])
 
         return joined.reshape(*batch, *joined.shape[1:])
@@ -356,33 +364,30 @@ class Mechanism(Learner):
     @abstractmethod
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor: ...
 
+    @abstractmethod
+    def _fit(self, rows: Split, train: Train) -> Outcome: ...
+
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._invert(x, parents)[0]
 
-    @abstractmethod
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise `(*batch, noise)` and the log-volume of the inverse `(*batch,)`."""
+        return invert_by_autograd(self._abduct, x, parents)
 
-    @abstractmethod
-    def _fit(self, rows: Split, train: Train) -> Outcome: ...
+    def _nearest(self, x: Tensor, parents: Tensor, u: Tensor) -> Tensor:
+        return self.abduct(x, parents)
+
+    def _draw(self, x: Tensor, parents: Tensor, uniform: Tensor) -> Tensor:
+        return self._abduct(x, parents)
+
+    def _clipped(self, u: Tensor, parents: Tensor) -> Tensor:
+        return torch.zeros(u.shape[:-1], dtype=torch.long, device=u.device)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value!r}" for key, value in self.settings().items())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
-
-
-def derive_rows(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Computes outputs `(rows, 1)` of a law that acts row by row, and their derivatives by each of its inputs."""
-    with torch.enable_grad():
-        inputs = tuple(each.detach().requires_grad_() for each in inputs)
-        outputs = law(*inputs)
-        if not outputs.requires_grad:
-            return outputs, tuple(torch.zeros_like(each) for each in inputs)
-        slopes = torch.autograd.grad(outputs.sum(), inputs, materialize_grads=True)
-
-    return outputs.detach(), slopes
 
 
 def _check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, parents_dim: int) -> torch.Size:

@@ -26,7 +26,7 @@ from deepbc._validation import check_between, check_units
 from deepbc.data.categories import Levels
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Outcome, gain_of
+from deepbc.mechanisms.base import Outcome, held_out_gain
 from deepbc.mechanisms.bhhh import climb
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.links import Inputs
@@ -140,7 +140,7 @@ class Categorical(Discrete):
         start = {key: each.clone() for key, each in self.state_dict().items()}
         self.bent.fill_(True)
         network = train(self, "network")
-        gain, error = gain_of(linear, network)
+        gain, error = held_out_gain(linear, network)
         pays = gain > max(LEAST_GAIN, error)
         if not pays:
             self.load_state_dict(start)

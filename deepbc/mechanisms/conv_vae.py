@@ -167,26 +167,24 @@ class ConvVAE(Mechanism):
 
         return FaceReader(shape[1], seen, 2 * self.noise), FaceDrawer(shape[1], seen, self.noise)
 
-    def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
+    def _clipped(self, u: Tensor, parents: Tensor) -> Tensor:
         # A decoder keeps to the range; with what it missed of another image it may leave it.
         if not self.residual:
-            return super().clipped(u, parents)
+            return super()._clipped(u, parents)
 
-        def count(u: Tensor, parents: Tensor) -> Tensor:
-            whole = self._whole(u, parents)
-            cut = (whole - self._clip(whole)).abs() > VISIBLE * (self.pixels[1] - self.pixels[0])
-            return cut.sum(-1)
+        unclipped = self._unclipped(u, parents)
+        cut = (unclipped - self._clip(unclipped)).abs() > VISIBLE * (self.pixels[1] - self.pixels[0])
 
-        return self._in_chunks(count, u, parents)
+        return cut.sum(-1)
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        return self._clip(self._whole(u, parents))
+        return self._clip(self._unclipped(u, parents))
 
-    def _whole(self, u: Tensor, parents: Tensor) -> Tensor:
+    def _unclipped(self, u: Tensor, parents: Tensor) -> Tensor:
         """What the decoder draws, and what it missed."""
         batch, seen = u.shape[:-1], self._flat(parents)
         z, r = u.reshape(-1, u.shape[-1]).tensor_split([self.noise], dim=-1)
-        x = self._rows(self._draw(z.to(seen), seen))
+        x = self._rows(self._decode(z.to(seen), seen))
         if self.residual:
             x = (x.double() + r.double()).to(seen)
 
@@ -200,16 +198,12 @@ class ConvVAE(Mechanism):
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         batch, seen = x.shape[:-1], self._flat(parents)
         x = x.reshape(-1, x.shape[-1])
-        z = self._read(self._images(x), seen)[0]
+        z = self._encode(self._images(x), seen)[0]
         u = z.to(parents.dtype)
         if self.residual:
-            u = torch.cat([u, x.to(parents.dtype) - self._rows(self._draw(z, seen)).to(parents.dtype)], dim=-1)
+            u = torch.cat([u, x.to(parents.dtype) - self._rows(self._decode(z, seen)).to(parents.dtype)], dim=-1)
 
         return u.reshape(*batch, -1)
-
-    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        self._check_density()
-        raise AssertionError  # it never has one
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes what training minimises; at `beta` 1 an upper bound of the negative log-likelihood of each row."""
@@ -220,7 +214,7 @@ class ConvVAE(Mechanism):
     def judge(self, x: Tensor, parents: Tensor, beta: float) -> tuple[Tensor, Tensor, Tensor]:
         """Computes the loss of each row, the noise that was drawn for it, and its parents as the networks see them."""
         image, seen = self._images(x), self._seen(parents)
-        mean, log_variance = self._read(image, seen)
+        mean, log_variance = self._encode(image, seen)
         u = mean + (0.5 * log_variance).exp() * self._noise(mean)
         miss = (self._lit(u, seen) - image).square().flatten(1).sum(-1)
         low, high = self.pixels
@@ -302,7 +296,7 @@ class ConvVAE(Mechanism):
     def _known(self, rows: Split, which: Tensor) -> Tensor:
         """The noise of some rows and its squares, with shape `(rows, 1 + 2 noise)`."""
         parts = map(rows.of, which.split(self.chunk))
-        u = torch.cat([self._read(self._images(x), self._seen(parents))[0] for x, parents in parts]).double()
+        u = torch.cat([self._encode(self._images(x), self._seen(parents))[0] for x, parents in parts]).double()
 
         return torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1)
 
@@ -334,7 +328,7 @@ class ConvVAE(Mechanism):
 
         return gain[..., None, None]
 
-    def _read(self, image: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def _encode(self, image: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         """Reads the mean and the log-variance of the noise from images `(batch, channel, height, width)`."""
         mean, log_variance = self.encoder(image / self._gain(seen), seen).chunk(2, dim=-1)
 
@@ -350,7 +344,7 @@ class ConvVAE(Mechanism):
 
         return lit
 
-    def _draw(self, u: Tensor, seen: Tensor) -> Tensor:
+    def _decode(self, u: Tensor, seen: Tensor) -> Tensor:
         """Draws images in units of the data."""
         low, high = self.pixels
         drawn: Tensor = low + (high - low) * self._lit(u, seen)

@@ -40,19 +40,6 @@ class Discrete(Mechanism):
         """
         return self._region(lower, upper, parents)
 
-    def nearest(self, x: Tensor, parents: Tensor, u: Tensor) -> Tensor:
-        return self._region(x, x, parents).nearest(u)
-
-    def draw(self, x: Tensor, parents: Tensor, chance: Tensor) -> Tensor:
-        x, parents = self._aligned(x, self.value_dim, parents, "values")
-        known = torch.cat([parents, chance], dim=-1)
-
-        def law(x: Tensor, known: Tensor) -> Tensor:
-            parents, chance = known.split([self.parents_dim, self.noise_dim], dim=-1)
-            return self._region(x, x, parents).draw(chance)
-
-        return self._in_chunks(law, x, known)
-
     def softened(self, *, hard: bool = False) -> Self:
         """The same law, with the same weights, whose values change smoothly with the noise.
 
@@ -82,6 +69,12 @@ class Discrete(Mechanism):
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise, and a volume of none: a class is not a value among many nearby."""
         return self._abduct(x, parents), torch.zeros_like(x[..., 0])
+
+    def _nearest(self, x: Tensor, parents: Tensor, u: Tensor) -> Tensor:
+        return self._region(x, x, parents).nearest(u)
+
+    def _draw(self, x: Tensor, parents: Tensor, uniform: Tensor) -> Tensor:
+        return self._region(x, x, parents).draw(uniform)
 
     @abstractmethod
     def _region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region: ...

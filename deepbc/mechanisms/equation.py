@@ -77,26 +77,8 @@ class Equation(Mechanism):
 
         return check_law(result, rows, dim, where).reshape(*batch, dim).to(given.dtype)
 
-    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        wanted = torch.is_grad_enabled()
-        with torch.enable_grad():
-            point = x if wanted and x.requires_grad else x.detach().requires_grad_()
-            u = self._abduct(point, parents)
-            jacobian = torch.stack([_gradient(u[..., k], point) for k in range(self._noise)], dim=-2)
-            log_volume = torch.linalg.slogdet(jacobian).logabsdet
-
-        return (u, log_volume) if wanted else (u.detach(), log_volume.detach())
-
     def _fit(self, rows: Split, train: Train) -> Outcome:
         if not self.has_density:
             return Outcome(torch.full_like(rows.held_x[:, 0], torch.nan))
 
         return Outcome(self.loss(rows.held_x, rows.held_parents))
-
-
-def _gradient(output: Tensor, point: Tensor) -> Tensor:
-    """Computes the gradient of each row's output, which depends on that row of the point alone."""
-    if not output.requires_grad:
-        return torch.zeros_like(point)
-
-    return torch.autograd.grad(output.sum(), point, create_graph=True, materialize_grads=True)[0]

@@ -26,7 +26,7 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import check_count, check_units, near
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Mechanism, Outcome, gain_of
+from deepbc.mechanisms.base import Mechanism, Outcome, held_out_gain
 from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_inward, map_sloped
 from deepbc.mechanisms.links import Inputs, Outer
@@ -196,7 +196,7 @@ class Flow(Mechanism):
         self.corrected.fill_(True)
         corrected = train(self, "correction")
 
-        gain, error = gain_of(backbone, corrected)
+        gain, error = held_out_gain(backbone, corrected)
         pays = gain > max(LEAST_GAIN, error)
         note = f"correction {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
         if not pays:
@@ -233,7 +233,7 @@ class Flow(Mechanism):
         trained = self._state()
         self.load_state_dict(gaussian)
         held_out = self.loss(rows.held_x, rows.held_parents)
-        gain, error = gain_of(held_out, outcome.held_out)
+        gain, error = held_out_gain(held_out, outcome.held_out)
         if gain >= -max(LEAST_GAIN, error):
             self.load_state_dict(trained)
             return outcome

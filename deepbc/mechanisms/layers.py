@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from deepbc.mechanisms.base import derive_rows
+from deepbc.mechanisms.derivatives import value_and_gradients
 from deepbc.mechanisms.least_squares import least_squares
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 
@@ -40,13 +40,15 @@ class Layer(nn.Module, ABC):
 
     def outward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
         """Maps a lone component toward the value, with its derivatives."""
-        outside, (by_z, by_context) = derive_rows(lambda z, context: self.outward(z, context, slice(None)), z, context)
+        outside, (by_z, by_context) = value_and_gradients(
+            lambda z, context: self.outward(z, context, slice(None)), z, context
+        )
 
         return outside, by_z, by_context
 
     def inward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
         """Maps a lone component toward the noise, with its derivatives."""
-        inside, (by_z, by_context) = derive_rows(self.only_inward, z, context)
+        inside, (by_z, by_context) = value_and_gradients(self.only_inward, z, context)
 
         return inside, by_z, by_context
 

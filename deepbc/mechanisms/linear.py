@@ -54,9 +54,6 @@ class Linear(Mechanism):
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         return predict_gaussian(self.outer, self._mean(parents), self.factor, u)
 
-    def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
-        return self._invert(x, parents)[0]
-
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         return invert_gaussian(self.outer, self._mean(parents), self.factor, x)
 

@@ -22,7 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, hazard, log_mass, mean_between, quantile_between, truncated
+from deepbc.numerics.truncated_normal import (
+    LOG_SQRT_2PI,
+    inverse_mills_ratio,
+    log_mass,
+    mean_between,
+    quantile_between,
+    truncated,
+)
 
 # Regions are drawn in by so much of a noise, or by this part of their width, so that rounding cannot leave them.
 INTERIOR_MARGIN, PART = 1e-6, 0.1
@@ -140,8 +147,8 @@ class Wedge(Region):
         t, height = self._integrand()
         share = height.softmax(-1).unsqueeze(-1)
         own = (share * (t.unsqueeze(-1) - self.means.unsqueeze(-2))).sum(-2)
-        others = -(share * hazard(t.unsqueeze(-1) - self.means.unsqueeze(-2))).sum(-2)
-        base = -hazard(self.offset - self.means)
+        others = -(share * inverse_mills_ratio(t.unsqueeze(-1) - self.means.unsqueeze(-2))).sum(-2)
+        base = -inverse_mills_ratio(self.offset - self.means)
 
         return torch.where(self.base, base, torch.where(self.chosen, own, others))
 
@@ -211,7 +218,7 @@ class Wedge(Region):
         high = torch.maximum(low, self.means.amax(-1, keepdim=True)) + 1.0 + 0.1 * self.means.shape[-1]
         for _ in range(HALVINGS):
             t = (low + high) / 2
-            pull = hazard(t - self.means).masked_fill(self.chosen, 0.0).sum(-1, keepdim=True)
+            pull = inverse_mills_ratio(t - self.means).masked_fill(self.chosen, 0.0).sum(-1, keepdim=True)
             rising = pull > t - own
             low, high = torch.where(rising, t, low), torch.where(rising, high, t)
 
