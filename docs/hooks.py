@@ -1,0 +1,102 @@
+r"""What the site does to pages before they are rendered: formulas become MathML, examples become pages.
+
+Docstrings have ``:math:`x` `` and ``.. math::``, guides have ``$x$`` and ``$$``. Browsers draw MathML by themselves, so
+no page loads a script for it. A command that the converter does not know is an error, not a word on the page.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from markdown import Markdown
+from markdown.blockprocessors import BlockProcessor
+from markdown.extensions import Extension
+from markdown.inlinepatterns import InlineProcessor
+from markdown.preprocessors import Preprocessor
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def mathml(formula: str, *, display: bool = False) -> str:
+    """Writes a formula as MathML."""
+    formula = " ".join(formula.split())
+    if display and "&" in formula:
+        formula = rf"\begin{{aligned}} {formula} \end{{aligned}}"
+    made = convert(formula, display="block" if display else "inline")
+    if "\\" in made:
+        raise ValueError(f"the formula {formula!r} has a command that latex2mathml does not know")
+
+    return made
+
+
+class InlineMath(InlineProcessor):
+    """A formula within a line."""
+
+    def handleMatch(self, match: re.Match[str], _: str) -> tuple[str, int, int]:  # type: ignore[override] # noqa: N802
+        return self.md.htmlStash.store(mathml(match["formula"])), match.start(), match.end()
+
+
+class DisplayMath(BlockProcessor):
+    """A formula on lines of its own."""
+
+    OPENING = re.compile(r"\.\. math::|\$\$")
+
+    def test(self, _: ET.Element, block: str) -> bool:
+        return self.OPENING.match(block.lstrip()) is not None
+
+    def run(self, parent: ET.Element, blocks: list[str]) -> None:
+        formula = self.OPENING.sub("", blocks.pop(0))
+        if not formula.strip():
+            formula = blocks.pop(0)
+        ET.SubElement(parent, "p").text = self.parser.md.htmlStash.store(mathml(formula, display=True))
+
+
+class Doctests(Preprocessor):
+    """Sessions of a docstring become blocks of code."""
+
+    def run(self, lines: list[str]) -> list[str]:
+        made, fence = [], ""
+        for line in lines:
+            indent = line[: len(line) - len(line.lstrip())]
+            if fence and not line.strip():
+                made.append(fence)
+                fence = ""
+            elif not fence and line.lstrip().startswith(">>> "):
+                fence = f"{indent}```"
+                made.append(f"{fence}pycon")
+            made.append(line)
+
+        return [*made, fence]
+
+
+class Docstrings(Extension):
+    """Reads what our docstrings have beyond Markdown."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        md.preprocessors.register(Doctests(md), "doctests", 27)
+        md.parser.blockprocessors.register(DisplayMath(md.parser), "display math", 95)
+        # Before backticks and backslashes, which have priorities of 190 and 180.
+        md.inlinePatterns.register(InlineMath(r":math:`(?P<formula>[^`]+)`", md), "math role", 200)
+        md.inlinePatterns.register(InlineMath(r"\$(?P<formula>[^$\s][^$]*)\$", md), "dollar math", 185)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    config.markdown_extensions.append(Docstrings())  # type: ignore[arg-type] # mkdocs expects names, Markdown takes both
+
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for path in sorted(EXAMPLES.glob("*.py")):
+        text = f"# {path.stem.replace('_', ' ').capitalize()}\n\n```python\n{path.read_text()}```\n"
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=text))
+
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    return re.sub(r"\]\(\.\./examples/(\w+)\.py\)", r"](examples/\1.md)", markdown)
