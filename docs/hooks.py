@@ -1,4 +1,5 @@
-r"""What the site does to pages before they are rendered: formulas become MathML, examples become pages.
+r"""What the site does to pages before they are rendered: formulas become MathML, examples become pages, and the results
+open with a gallery of their figures.
 
 Docstrings have ``:math:`x` `` and ``.. math::``, guides have ``$x$`` and ``$$``. Browsers draw MathML by themselves, so
 no page loads a script for it. A command that the converter does not know is an error, not a word on the page.
@@ -13,12 +14,16 @@ from latex2mathml.converter import convert
 from markdown import Markdown
 from markdown.blockprocessors import BlockProcessor
 from markdown.extensions import Extension
+from markdown.extensions.toc import slugify
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+# The heading of a result: its name and its title.
+RESULT = re.compile(r"^## ([\w-]+): (.*)$", flags=re.MULTILINE)
 
 
 def mathml(formula: str, *, display: bool = False) -> str:
@@ -98,5 +103,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def gallery(markdown: str) -> str:
+    """The figures of the results, small, each a link to its section."""
+    tiles = "".join(
+        f'<a href="#{slugify(f"{name}: {title}", "-")}"><img src="{name}/figure.png" alt="{name}" loading="lazy">'
+        f"<span>{title}</span></a>\n"
+        for name, title in RESULT.findall(markdown)
+    )
+
+    return RESULT.sub(f'<div class="gallery">\n{tiles}</div>\n\n\\g<0>', markdown, count=1)
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    if page.file.src_uri == "results/results.md":
+        return gallery(markdown)
+
     return re.sub(r"\]\(\.\./examples/(\w+)\.py\)", r"](examples/\1.md)", markdown)
