@@ -1,8 +1,8 @@
-r"""What the site does to pages before they are rendered: formulas become MathML, examples become pages, and the results
-open with a gallery of their figures.
+r"""What the site does to pages before they are rendered.
 
-Docstrings have ``:math:`x` `` and ``.. math::``, guides have ``$x$`` and ``$$``. Browsers draw MathML by themselves, so
-no page loads a script for it. A command that the converter does not know is an error, not a word on the page.
+Formulas become MathML, examples become pages, and the results open with a gallery of their figures. Docstrings have
+``:math:`x` `` and ``.. math::``, guides have ``$x$`` and ``$$``. Browsers draw MathML by themselves, so no page loads a
+script for it. A command that the converter does not know is an error, not a word on the page.
 """
 
 import re
