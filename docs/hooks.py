@@ -5,6 +5,7 @@ Formulas become MathML, examples become pages, and the results open with a galle
 script for it. A command that the converter does not know is an error, not a word on the page.
 """
 
+import ast
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -30,9 +31,9 @@ def mathml(formula: str, *, display: bool = False) -> str:
     """Writes a formula as MathML."""
     formula = " ".join(formula.split())
     if display and "&" in formula:
-        formula = rf"\begin{{aligned}} {formula} \end{{aligned}}"
+        formula = rf"\begin{{split}} {formula} \end{{split}}"
     made = convert(formula, display="block" if display else "inline")
-    if "\\" in made:
+    if "\\" in made or "<mi>&</mi>" in made:
         raise ValueError(f"the formula {formula!r} has a command that latex2mathml does not know")
 
     return made
@@ -95,10 +96,20 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     return config
 
 
+def example(path: Path) -> str:
+    """The page of an example: its docstring, then its code."""
+    module = ast.parse(path.read_text())
+    said = ast.get_docstring(module) or ""
+    code = path.read_text().splitlines()[module.body[0].end_lineno if said else 0 :]
+    title = path.stem.replace("_", " ").capitalize()
+    code = "\n".join(code).strip()
+
+    return f"# {title}\n\n{said}\n\n```python title='examples/{path.name}'\n{code}\n```\n"
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted(EXAMPLES.glob("*.py")):
-        text = f"# {path.stem.replace('_', ' ').capitalize()}\n\n```python\n{path.read_text()}```\n"
-        files.append(File.generated(config, f"examples/{path.stem}.md", content=text))
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=example(path)))
 
     return files
 
