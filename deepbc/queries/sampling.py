@@ -80,7 +80,7 @@ def backtrack_samples(
         scope: The variables whose noise may differ from the factual one; None is all.
 
     Returns:
-        The answer, with the samples in front: `values`, `noise`, `moved`, `distance` and `error` have shape
+        The answer with the samples in front, so that `values`, `noise`, `moved`, `distance` and `error` have shape
         `(samples, *batch, ...)`; `status` and `diagnostics` speak of a row.
 
     Example:

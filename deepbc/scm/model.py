@@ -121,7 +121,7 @@ class SCM:
             progress: Whether to show a progress bar; None shows it on a terminal.
 
         Returns:
-            The report: held-out likelihood, learning curves, decisions.
+            The report, with held-out likelihood, learning curves and decisions.
         """
         names = read_names(only, tuple(self.graph), "only")
         plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress)
