@@ -75,7 +75,10 @@ def words_of(drawing: Path) -> list[tuple[str, float, float]]:
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("figures")
-    runpy.run_path(str(ROOT / "docs" / "figures" / "make.py"))["make"](folder)
+    figures = ROOT / "docs" / "figures"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(figures)
+        runpy.run_path(str(figures / "make.py"))["make"](folder)
     return folder
 
 

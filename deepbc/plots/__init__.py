@@ -1,19 +1,14 @@
 """Figures. The one door to matplotlib, which is an extra and is loaded on first use."""
 
 __all__ = [
-    "Arrow",
     "Boxes",
     "Cells",
     "CheckDrawing",
-    "Curve",
-    "Diagram",
-    "Dot",
     "Drawing",
+    "Figure",
     "Lines",
-    "Node",
     "Panel",
     "Pictures",
-    "Plane",
     "Scatter",
     "check_plots",
     "plot_check",
@@ -25,6 +20,5 @@ __all__ = [
 
 from deepbc.plots.answers import Drawing, plot_counterfactual, plot_fit, plot_samples
 from deepbc.plots.check_report import CheckDrawing, plot_check
-from deepbc.plots.diagrams import Arrow, Curve, Diagram, Dot, Node, Plane
 from deepbc.plots.panels import Boxes, Cells, Lines, Panel, Pictures, Scatter, plot_panels
-from deepbc.plots.style import check_plots
+from deepbc.plots.style import Figure, check_plots

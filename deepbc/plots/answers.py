@@ -3,19 +3,29 @@
 __all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_samples"]
 
 import math
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from deepbc.graph import CausalGraph
-from deepbc.plots.style import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, short, written
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from deepbc.plots.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    Axes,
+    Figure,
+    Path,
+    draw_tiles,
+    entitle,
+    new_figure,
+    short,
+    written,
+)
 
 Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
@@ -25,7 +35,7 @@ MOST_LINES, MOST_COLUMNS, MOST_BOXES = 100, 6, 16
 RADIUS, BEND = 8.0, 0.32
 
 
-def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> "Figure":
+def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> Figure:
     """Draws the learning curves of each variable, its stages one after the other.
 
     Args:
@@ -76,13 +86,8 @@ class Drawing:
     caption: str
 
 
-def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
-    """Draws each variable from factual to counterfactual, what each noise carried, and the graph coloured by that.
-
-    Args:
-        drawing: What to show.
-        path: The file to write, if any.
-    """
+def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
+    """Draws each variable from factual to counterfactual, what each noise carried, and the graph coloured by that."""
     names = tuple(drawing.after)
     columns = min(len(names), MOST_COLUMNS)
     bands = math.ceil(len(names) / MOST_COLUMNS)
@@ -107,7 +112,7 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> "Figure":
     return written(figure, path)
 
 
-def plot_samples(drawing: Drawing, path: Path | None) -> "Figure":
+def plot_samples(drawing: Drawing, path: Path | None) -> Figure:
     """Draws the marginals of samples: a histogram of a single row, a box of each of the first few rows, some images.
 
     Args:
@@ -141,7 +146,7 @@ def plot_samples(drawing: Drawing, path: Path | None) -> "Figure":
     return written(figure, path)
 
 
-def _draw_histogram(axes: "Axes", point: float, drawn: Tensor) -> None:
+def _draw_histogram(axes: Axes, point: float, drawn: Tensor) -> None:
     """Draws the samples of one number, or a line where all are the same."""
     finite = drawn[drawn.isfinite()]
     if len(finite) and finite.max() - finite.min() > 1e-9 * (1 + finite.abs().max()):
@@ -153,7 +158,7 @@ def _draw_histogram(axes: "Axes", point: float, drawn: Tensor) -> None:
     axes.set_xlabel("samples, and the factual value (red)", fontsize=7)
 
 
-def _draw_boxes(axes: "Axes", points: Tensor, drawn: Tensor) -> None:
+def _draw_boxes(axes: Axes, points: Tensor, drawn: Tensor) -> None:
     """Draws a box for each number: quartiles, and the 5 and 95 % quantiles."""
     places = range(len(points))
     parts = [each[each.isfinite()].numpy() for each in drawn.unbind(1)]
@@ -167,7 +172,7 @@ def _draw_boxes(axes: "Axes", points: Tensor, drawn: Tensor) -> None:
     axes.set_xlabel(f"first {len(points)} rows, and the factual value (red)", fontsize=7)
 
 
-def _draw_shares(axes: "Axes", points: Tensor, drawn: Tensor, labels: Sequence[str]) -> None:
+def _draw_shares(axes: Axes, points: Tensor, drawn: Tensor, labels: Sequence[str]) -> None:
     """Draws the share of each label: of one row as bars, of several as dots of that size."""
     codes = range(len(labels))
     shares = torch.stack([(drawn == code).double().mean(0) for code in codes])
@@ -189,7 +194,7 @@ def _draw_shares(axes: "Axes", points: Tensor, drawn: Tensor, labels: Sequence[s
     axes.set_xlabel(f"first {len(points)} rows, and the factual label (red)", fontsize=7)
 
 
-def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
+def _draw_change(axes: Axes, drawing: Drawing, name: str) -> None:
     """Draws the first rows of one variable, each component a line; a row that does not hold has crosses."""
     if drawing.after[name].ndim > 2:
         entitle(axes, f"{short(name)} *" if name in drawing.asked else short(name))
@@ -219,7 +224,7 @@ def _draw_change(axes: "Axes", drawing: Drawing, name: str) -> None:
     axes.set_xlim(-0.3, 1.3)
 
 
-def _draw_bars(axes: "Axes", heights: Mapping[str, float], colours: Mapping[str, Any], drawing: Drawing) -> None:
+def _draw_bars(axes: Axes, heights: Mapping[str, float], colours: Mapping[str, Any], drawing: Drawing) -> None:
     places = range(len(heights))
     axes.barh(places, list(heights.values()), 0.6, color=list(colours.values()), edgecolor=GREY, lw=0.6)
     labels = [f"{short(name)} *" if name in drawing.asked else short(name) for name in heights]
@@ -232,7 +237,7 @@ def _draw_bars(axes: "Axes", heights: Mapping[str, float], colours: Mapping[str,
     entitle(axes, f"moved ({'distance' if len(drawing.held) == 1 else mean})")
 
 
-def _draw_graph(axes: "Axes", layers: Sequence[Sequence[str]], colours: Mapping[str, Any], drawing: Drawing) -> None:
+def _draw_graph(axes: Axes, layers: Sequence[Sequence[str]], colours: Mapping[str, Any], drawing: Drawing) -> None:
     """Draws causes to the left of effects; what was asked about has a thick ring."""
     spot = {name: (float(i), (k + 0.5) / len(layer)) for i, layer in enumerate(layers) for k, name in enumerate(layer)}
     for cause, effect in drawing.graph.edges:
@@ -268,14 +273,10 @@ def _layers(graph: CausalGraph) -> list[list[str]]:
 
     place: dict[str, float] = {}
     for layer in layers:
-        layer.sort(key=lambda name: _mean_of([place[parent] for parent in graph.parents(name)]))
+        layer.sort(key=lambda name: statistics.fmean([place[parent] for parent in graph.parents(name)] or [0.0]))
         place |= {name: (k + 0.5) / len(layer) for k, name in enumerate(layer)}
 
     return layers
-
-
-def _mean_of(places: Sequence[float]) -> float:
-    return sum(places) / len(places) if places else 0.0
 
 
 def _mean(rows: Tensor) -> float:

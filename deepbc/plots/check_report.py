@@ -5,13 +5,8 @@ __all__ = ["CheckDrawing", "plot_check"]
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from deepbc.plots.style import BLUE, RED, Path, entitle, new_figure, short, written
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from deepbc.plots.style import BLUE, RED, Axes, Figure, Path, entitle, new_figure, short, written
 
 MOST_COLUMNS, MOST_HISTOGRAMS, MOST_NAMES = 4, 16, 20
 # Of a histogram, in inches; and of a cell of the matrix.
@@ -43,13 +38,8 @@ class CheckDrawing:
     caption: str
 
 
-def plot_check(drawing: CheckDrawing, path: Path | None) -> "Figure":
-    """Draws a histogram for each noise, which should be flat, and a matrix of dependence, which should be pale.
-
-    Args:
-        drawing: What to show.
-        path: The file to write, if any.
-    """
+def plot_check(drawing: CheckDrawing, path: Path | None) -> Figure:
+    """Draws a histogram for each noise, which should be flat, and a matrix of dependence, which should be pale."""
     names = list(drawing.pits)[:MOST_HISTOGRAMS]
     columns = min(MOST_COLUMNS, max(1, math.ceil(math.sqrt(len(names)))))
     bands = max(1, math.ceil(len(names) / columns))
@@ -77,8 +67,8 @@ def _sides(drawing: CheckDrawing) -> tuple[list[str], list[str]]:
     return later[:MOST_NAMES], earlier[:MOST_NAMES]
 
 
-def _draw_pit(axes: "Axes", name: str, drawing: CheckDrawing) -> None:
-    """Draws the counts as parts of what they should be, and the lines between which chance alone would leave them."""
+def _draw_pit(axes: Axes, name: str, drawing: CheckDrawing) -> None:
+    """Draws the counts as parts of what they should be, and the lines between which sampling alone leaves 99 of 100."""
     counts = drawing.pits[name]
     expected = sum(counts) / len(counts)
     off = name in drawing.uneven
@@ -94,7 +84,7 @@ def _draw_pit(axes: "Axes", name: str, drawing: CheckDrawing) -> None:
     entitle(axes, f"{short(name)}: off" if off else short(name), 8)
 
 
-def _draw_matrix(axes: "Axes", later: Sequence[str], earlier: Sequence[str], drawing: CheckDrawing) -> None:
+def _draw_matrix(axes: Axes, later: Sequence[str], earlier: Sequence[str], drawing: CheckDrawing) -> None:
     """Draws the strength of each pair as a shade and a number; where it is clear, in a red frame."""
     shades = [[drawing.strengths.get((row, column), math.nan) for column in earlier] for row in later]
     axes.imshow(shades, cmap="Blues", vmin=0.0, vmax=DARKEST, aspect="equal")

@@ -5,15 +5,11 @@ __all__ = ["Boxes", "Cells", "Lines", "Panel", "Pictures", "Scatter", "plot_pane
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from deepbc.plots.style import BLUE, GREEN, GREY, RED, Path, draw_tiles, entitle, new_figure, written
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from deepbc.plots.style import BLUE, GREEN, GREY, RED, Axes, Figure, Path, draw_tiles, entitle, new_figure, written
 
 # Where both kinds of answers are one, both are seen.
 DOTS = {"backtracking": (GREY, 26), "interventional": (GREEN, 10), "factual": (RED, 26)}
@@ -37,11 +33,11 @@ class Panel(ABC):
     names: tuple[str, str]
 
     # Whether it has a legend of its own; whether panels side by side have the same axes.
-    told: ClassVar[bool] = False
-    shares: ClassVar[bool] = False
+    has_legend: ClassVar[bool] = False
+    shares_axes: ClassVar[bool] = False
 
     @abstractmethod
-    def draw(self, axes: "Axes") -> None:
+    def draw(self, axes: Axes) -> None:
         """Draws the panel; what belongs into a legend has a label."""
 
 
@@ -54,12 +50,12 @@ class Scatter(Panel):
         dots: What lies on it: two columns, by colour (`"factual"`, `"backtracking"` or `"interventional"`).
     """
 
-    shares: ClassVar[bool] = True
+    shares_axes: ClassVar[bool] = True
 
     cloud: tuple[Any, Any] | None
     dots: Sequence[tuple[str, Any, Any]]
 
-    def draw(self, axes: "Axes") -> None:
+    def draw(self, axes: Axes) -> None:
         if self.cloud:
             axes.hexbin(*self.cloud, gridsize=28, cmap="Blues", mincnt=1, linewidths=0, bins="log")
         for kind, x, y in self.dots:
@@ -71,11 +67,11 @@ class Scatter(Panel):
 class Lines(Panel):
     """Lines over a common axis, on a logarithmic scale; one that is a single number is drawn across, dashed."""
 
-    told: ClassVar[bool] = True
+    has_legend: ClassVar[bool] = True
 
     lines: Mapping[str, tuple[Any, Any]]
 
-    def draw(self, axes: "Axes") -> None:
+    def draw(self, axes: Axes) -> None:
         colours = (BLUE, ORANGE, VIOLET, GREY, GREEN)
         for (label, (x, y)), colour in zip(self.lines.items(), colours, strict=False):
             if len(y) == 1:
@@ -95,13 +91,13 @@ class Boxes(Panel):
         line: What goes across, if anything: a label and a number.
     """
 
-    told: ClassVar[bool] = True
+    has_legend: ClassVar[bool] = True
 
     places: Sequence[float]
     boxes: Mapping[str, Sequence[Any]]
     line: tuple[str, float] | None = None
 
-    def draw(self, axes: "Axes") -> None:
+    def draw(self, axes: Axes) -> None:
         gap = (max(self.places) - min(self.places)) / max(1, len(self.places) - 1) or 1.0
         width = 0.8 * gap / len(self.boxes)
         for k, ((label, parts), colour) in enumerate(zip(self.boxes.items(), (GREY, ORANGE, BLUE), strict=False)):
@@ -132,7 +128,7 @@ class Pictures(Panel):
     rows: Sequence[str] = ()
     notes: Sequence[Sequence[str]] = ()
 
-    def draw(self, axes: "Axes") -> None:
+    def draw(self, axes: Axes) -> None:
         height, width = draw_tiles(axes, self.tiles)
         axes.set_xticks([width * (k + 0.5) - 0.5 for k in range(len(self.columns))], self.columns, fontsize=7)
         axes.set_yticks([height * (k + 0.5) - 0.5 for k in range(len(self.rows))], self.rows, fontsize=7)
@@ -156,7 +152,7 @@ class Cells(Panel):
     columns: Sequence[str]
     cells: Sequence[Sequence[str]]
 
-    def draw(self, axes: "Axes") -> None:
+    def draw(self, axes: Axes) -> None:
         axes.set_axis_off()
         table = axes.table(
             [list(row) for row in self.cells], colLabels=list(self.columns), loc="center", edges="horizontal"
@@ -178,7 +174,7 @@ def plot_panels(
     width: float | None = None,
     heights: Sequence[float] | None = None,
     path: Path | None = None,
-) -> "Figure":
+) -> Figure:
     """Draws panels in bands, one below the other.
 
     Args:
@@ -194,29 +190,28 @@ def plot_panels(
     for part, band in zip(parts, bands, strict=True):
         for i, panel in enumerate(band):
             # What has the axes of the panel before has them once.
-            same = i > 0 and panel.shares and panel.names == band[i - 1].names
+            same = i > 0 and panel.shares_axes and panel.names == band[i - 1].names
             axes = part.add_subplot(1, len(band), i + 1, sharey=part.axes[-1] if same else None)
             entitle(axes, panel.title, 9 if len(band) < CROWD else 7)
             panel.draw(axes)
             axes.tick_params(which="both", labelsize=7, **({"labelleft": False} if same else {}))
             axes.set_xlabel(panel.names[0], fontsize=8)
             axes.set_ylabel("" if same else panel.names[1], fontsize=8)
-            if i == 0 and panel.told:
+            if i == 0 and panel.has_legend:
                 axes.legend(frameon=False, fontsize=6, loc="best", handletextpad=0.3)
     _tell(figure)
 
     return written(figure, path)
 
 
-def _tell(figure: "Figure") -> None:
+def _tell(figure: Figure) -> None:
     """Names, once below all panels, what no legend of theirs does."""
     if any(axes.get_legend() for axes in figure.axes):
         return
 
-    known: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
-        known |= {str(label): handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    if known:
-        figure.legend(
-            list(known.values()), list(known), loc="outside lower center", ncols=len(known), frameon=False, fontsize=7
-        )
+        handles |= {str(label): handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if handles:
+        style: dict[str, Any] = {"ncols": len(handles), "frameon": False, "fontsize": 7}
+        figure.legend([*handles.values()], [*handles], loc="outside lower center", **style)

@@ -5,6 +5,8 @@ __all__ = [
     "GREEN",
     "GREY",
     "RED",
+    "Axes",
+    "Figure",
     "Path",
     "check_plots",
     "draw_tiles",
@@ -16,7 +18,7 @@ __all__ = [
 
 import os
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -25,8 +27,10 @@ from deepbc._validation import CHANNELS
 from deepbc.errors import SettingError, StorageError
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # for annotations: matplotlib is loaded when something is drawn
+    Axes = Figure = Any
 
 Path = str | os.PathLike[str]
 
@@ -39,17 +43,17 @@ def check_plots() -> None:
     new_figure(1.0, 1.0)
 
 
-def new_figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> Figure:
     """Creates an empty figure, of a size in inches."""
     try:
-        from matplotlib.figure import Figure
+        from matplotlib import figure
     except ModuleNotFoundError as error:
         raise SettingError("Figures need matplotlib. Install it with: pip install 'deepbc[plot]'.") from error
 
-    return Figure(figsize=(width, height), layout="constrained", dpi=150)
+    return figure.Figure(figsize=(width, height), layout="constrained", dpi=150)
 
 
-def written(figure: "Figure", path: Path | None) -> "Figure":
+def written(figure: Figure, path: Path | None) -> Figure:
     """Takes away what no axes need, and writes the file if there is a path."""
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
@@ -67,7 +71,7 @@ def written(figure: "Figure", path: Path | None) -> "Figure":
     return figure
 
 
-def _save(figure: "Figure", path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     """Writes the file; an SVG keeps its text as text, and is the same file whenever it is written."""
     from matplotlib import rc_context
 
@@ -83,12 +87,12 @@ def short(name: str) -> str:
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def entitle(axes: "Axes", title: str, size: float = 9) -> None:
+def entitle(axes: Axes, title: str, size: float = 9) -> None:
     """Sets a title as it stands; a name may hold a dollar sign."""
     axes.set_title(title, fontsize=size, parse_math=False)
 
 
-def draw_tiles(axes: "Axes", tiles: Tensor, caption: str = "") -> tuple[int, int]:
+def draw_tiles(axes: Axes, tiles: Tensor, caption: str = "") -> tuple[int, int]:
     """Draws images side by side, `(rows, columns, height, width)` or with an axis of colours first or last.
 
     Returns:

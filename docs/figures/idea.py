@@ -8,16 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from diagrams import Arrow, Diagram, Node
 
 import deepbc as bc
 from deepbc.cli.demo import Demo, run_demo
-from deepbc.plots import Arrow, Diagram, Node, Panel, Pictures, plot_panels
+from deepbc.plots import Panel, Pictures, plot_panels
 
 FOLDER = Path(__file__).parent
 # Which of the demo's digits is shown.
 DIGIT = 2
 # The variables: their letters and their heights. The columns: their names and their places.
-LETTERS = {"thickness": ("t", 2.0), "intensity": ("i", 1.0), "image": ("img", 0.0)}
+LETTERS = {"thickness": ("t", 2.0), "intensity": ("i", 1.0), "image": ("d", 0.0)}
 COLUMNS = {"x": 0.0, "u": 1.2, "u*": 2.5, "x*": 3.7}
 # How far the intensity stands aside, so that the arrow from thickness to image is seen.
 ASIDE = {"x": -0.4, "x*": 0.4}
@@ -35,7 +36,11 @@ def noises(cf: bc.Counterfactual, asked: float) -> Diagram:
     """From the factual world to its noise, to the nearest noise that leads to what was asked, and back."""
     before, after = cf.factual.values, cf.values
     notes = {
-        "x": {"thickness": f"{before['thickness'][DIGIT]:.2f}", "intensity": f"{before['intensity'][DIGIT]:.0f}"},
+        "x": {
+            "thickness": f"thickness {before['thickness'][DIGIT]:.2f}",
+            "intensity": f"intensity {before['intensity'][DIGIT]:.0f}",
+            "image": "digit",
+        },
         "x*": {"thickness": f"{after['thickness'][DIGIT]:.2f}", "intensity": f"{asked:.0f}"},
     }
     nodes = {f"{column} {name}": node(column, name, notes.get(column, {})) for column in COLUMNS for name in LETTERS}
@@ -55,7 +60,7 @@ def noises(cf: bc.Counterfactual, asked: float) -> Diagram:
     ]
     title = f"had its intensity been {asked:.0f}, with every law kept"
 
-    return Diagram(title, ("", ""), nodes, arrows, [], captions, (-1.2, 4.9, -0.65, 2.8))
+    return Diagram(title, ("", ""), nodes, arrows, [], captions, (-1.9, 4.9, -0.65, 2.8))
 
 
 def node(column: str, name: str, notes: Mapping[str, str]) -> Node:

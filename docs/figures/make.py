@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
+from diagrams import Arrow, Curve, Diagram, Dot, Node, Plane
 
 import deepbc as bc
-from deepbc.plots import Arrow, Curve, Diagram, Dot, Node, Panel, Plane, plot_panels
+from deepbc.plots import Panel, plot_panels
 from deepbc.recipes import morphomnist
 
 FOLDER = Path(__file__).parent
