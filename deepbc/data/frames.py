@@ -1,6 +1,6 @@
 """The way out to pandas, which is loaded on first use only: it takes a third of the time that torch takes."""
 
-__all__ = ["frame"]
+__all__ = ["DataFrame", "frame"]
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ import torch
 from deepbc.data.variables import Kind
 
 if TYPE_CHECKING:
-    import pandas
+    from pandas import DataFrame as DataFrame
+else:  # for annotations
+    DataFrame = Any
 
 
 def frame(
@@ -20,7 +22,7 @@ def frame(
     batch: torch.Size,
     names: tuple[str, ...] | None = None,
     kinds: Mapping[str, Kind] | None = None,
-) -> "pandas.DataFrame":
+) -> DataFrame:
     """Writes named arrays as a data frame with one row per element of the batch.
 
     Args:

@@ -4,16 +4,13 @@ __all__ = ["World"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepbc.data.frames import frame
+from deepbc.data.frames import DataFrame, frame
 from deepbc.data.variables import Kind
-
-if TYPE_CHECKING:
-    import pandas
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +31,7 @@ class World:
     batch: torch.Size
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> DataFrame:
         """Writes the values as a data frame: a row per world, a column per number; images are left out."""
         return frame(self.values, self.batch, kinds=self.kinds)
 

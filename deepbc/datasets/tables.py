@@ -13,13 +13,11 @@ __all__ = ["RIVER_GRAPH", "SOURCE", "german_credit", "protein_graph", "proteins"
 
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deepbc.data.frames import DataFrame
 from deepbc.datasets.download import Source, fetch, read_bytes
 from deepbc.graph import CausalGraph
-
-if TYPE_CHECKING:
-    import pandas
 
 SOURCE = Source(
     "tables",
@@ -48,11 +46,11 @@ CREDIT = (
 MEN = ("A91", "A93", "A94")
 
 
-def german_credit() -> "pandas.DataFrame":
+def german_credit() -> DataFrame:
     """Reads 1,000 German credits.
 
     Returns:
-        Numbers: `duration` in months, `amount` in marks, `age` in years, `male` and `bad` (1 for a credit that went
+        The numbers `duration` in months, `amount` in marks, `age` in years, `male` and `bad` (1 for a credit that went
         bad), `rate`, `residence`, `credits` and `dependants`. The other columns hold the codes of the file.
     """
     table = _read("german.data", sep=" ", header=None, names=CREDIT)
@@ -64,7 +62,7 @@ def german_credit() -> "pandas.DataFrame":
     return table.astype(dict.fromkeys(numbers, float))
 
 
-def rivers() -> "pandas.DataFrame":
+def rivers() -> DataFrame:
     """Reads 32,574 moments of the flow at five stations, in m³/s and in the order of time; see `RIVER_GRAPH`.
 
     Neighbouring rows are nearly the same, so a random split of them does not hold anything out.
@@ -72,7 +70,7 @@ def rivers() -> "pandas.DataFrame":
     return _read("river.csv")
 
 
-def proteins() -> "pandas.DataFrame":
+def proteins() -> DataFrame:
     """Reads the amounts of eleven proteins in 7,466 cells: positive, strongly skewed, with ties at the floor of 1."""
     return _read("sachs.csv")
 
@@ -88,9 +86,9 @@ def protein_graph() -> CausalGraph:
     return CausalGraph(parents)
 
 
-def _read(name: str, **options: Any) -> "pandas.DataFrame":
+def _read(name: str, **options: Any) -> DataFrame:
     import pandas
 
-    table: pandas.DataFrame = pandas.read_csv(io.BytesIO(read_bytes(fetch(SOURCE, [name])[name])), **options)
+    table: DataFrame = pandas.read_csv(io.BytesIO(read_bytes(fetch(SOURCE, [name])[name])), **options)
 
     return table

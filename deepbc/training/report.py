@@ -6,17 +6,12 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from deepbc._validation import pick
-from deepbc.data.frames import frame
-from deepbc.plots import plot_fit
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
+from deepbc.data.frames import DataFrame, frame
+from deepbc.plots import Figure, plot_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class FitReport:
         """The time the fit took."""
         return sum(variable.seconds for variable in self.variables)
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> DataFrame:
         """Writes the report as a data frame, one row per variable."""
         fields = ("type", "mechanism", "nll", "rows", "epochs", "seconds")
         columns = {"variable": [variable.name for variable in self.variables]}
@@ -88,7 +83,7 @@ class FitReport:
 
         return frame(columns, torch.Size([len(self.variables)]))
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draws the learning curves; writes the file if named."""
         curves = {
             variable.name: {stage: (curve.train, curve.held_out) for stage, curve in variable.curves.items()}

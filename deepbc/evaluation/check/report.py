@@ -6,17 +6,12 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from deepbc._validation import pick
-from deepbc.data.frames import frame
-from deepbc.plots import CheckDrawing, plot_check
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
+from deepbc.data.frames import DataFrame, frame
+from deepbc.plots import CheckDrawing, Figure, plot_check
 
 DIRECTIONS = (
     "Arrow directions within an equivalence class are not tested: graphs that claim the same independences fit the "
@@ -142,18 +137,18 @@ class CheckReport:
     def _summary(self) -> str:
         rows = f"{self.rows:,} rows" if self.rows == self.given else f"{self.rows:,} of {self.given:,} rows"
         tested = sum(claim.judged for claim in self.claims)
-        told = {
+        meaning = {
             "accepted": "the data contradicts nothing that the model claims",
             "rejected": "the data contradicts what the model claims",
             "not judged": "the model claims nothing that can be tested",
         }[self.verdict]
 
         return (
-            f"{self.verdict.capitalize()} at an overall level of {100 * self.level:g} %: {told} ({tested} tests, "
+            f"{self.verdict.capitalize()} at an overall level of {100 * self.level:g} %: {meaning} ({tested} tests, "
             f"p-values corrected by Holm's method, {rows})."
         )
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self) -> DataFrame:
         """Writes the report as a data frame, one row per variable."""
         fields = (
             "verdict", "gain", "gain_error", "gap", "gap_p", "dependence", "dependence_on", "dependence_p",
@@ -165,12 +160,8 @@ class CheckReport:
 
         return frame(columns, torch.Size([len(self.variables)]))
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
-        """Draws the distribution of each noise, and how strongly the noises depend on each other.
-
-        Args:
-            path: The file to write, if any.
-        """
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Draws the distribution of each noise, and how strongly noises depend; writes the file if named."""
         pairs = [claim for claim in self.claims if claim.kind == "independence"]
         drawing = CheckDrawing(
             pits={each.name: each.pit for each in self.variables if each.pit},
