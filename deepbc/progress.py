@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How long work tells where it is: `tell` a sentence, `advance` by one part."""
+    """How long work tells where it is: `describe` it in a sentence, `advance` by one part."""
 
-    tell: Callable[[str], None]
+    describe: Callable[[str], None]
     advance: Callable[[], None]
 
 
@@ -34,13 +34,8 @@ def progress(title: str, parts: int, show: bool | None) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
-    columns = (
-        TextColumn(title),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
+    status = TextColumn("{task.description}")
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), status)
     with Bars(*columns, console=Console(stderr=True, force_terminal=show), transient=True) as bars:
         task = bars.add_task("", total=parts)
         yield Progress(lambda sentence: bars.update(task, description=sentence), lambda: bars.advance(task))

@@ -3,7 +3,9 @@
 __all__ = ["Request", "ask", "columns_of", "labels_in"]
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from deepbc._validation import pick
 from deepbc.batches.conditions import parse_conditions, parse_weights
@@ -13,9 +15,6 @@ from deepbc.queries import backtrack, backtrack_samples, intervene
 from deepbc.queries.results import Counterfactual
 from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Solver, Sparse
-
-if TYPE_CHECKING:
-    import pandas
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class Request:
         forced: Whether to break the law of what is asked.
         keep: How many noises may move at most.
         scope: Whose noises may move, with commas between.
-        weights: How dear noises are.
+        weights: What moving a noise costs.
         samples: How many worlds to draw; None asks for the nearest.
         seed: Where samples come from.
     """
@@ -59,35 +58,29 @@ def labels_in(scm: SCM) -> dict[str, bool]:
     return {column: name in scm.schema.levels for column, name in columns_of(scm).items()}
 
 
-def ask(scm: SCM, rows: "pandas.DataFrame", wishes: Request) -> Counterfactual:
-    """Asks about all rows of a table.
-
-    Args:
-        scm: The model.
-        rows: The rows.
-        wishes: What is asked for.
-    """
+def ask(scm: SCM, rows: pandas.DataFrame, request: Request) -> Counterfactual:
+    """Asks a model about all rows of a table."""
     names = tuple(scm.graph)
-    asked = parse_conditions(wishes.conditions, names, scm.schema.levels)
-    if wishes.forced:
-        _refuse(wishes, keep="keep", scope="scope", weights="weight", samples="samples")
+    asked = parse_conditions(request.conditions, names, scm.schema.levels)
+    if request.forced:
+        _refuse(request, keep="keep", scope="scope", weights="weight", samples="samples")
         return intervene(scm, rows, asked)
 
-    settings: dict[str, Any] = {"distance": Squared(parse_weights(wishes.weights, names))}
-    if wishes.scope is not None:
-        settings["scope"] = [pick(each.strip(), names, "scope") for each in wishes.scope.split(",")]
-    if wishes.samples is not None:
-        _refuse(wishes, keep="keep")
-        return backtrack_samples(scm, rows, asked, samples=wishes.samples, seed=wishes.seed, **settings)
+    settings: dict[str, Any] = {"distance": Squared(parse_weights(request.weights, names))}
+    if request.scope is not None:
+        settings["scope"] = [pick(each.strip(), names, "scope") for each in request.scope.split(",")]
+    if request.samples is not None:
+        _refuse(request, keep="keep")
+        return backtrack_samples(scm, rows, asked, samples=request.samples, seed=request.seed, **settings)
 
-    solver: Solver = Exact() if wishes.keep is None else Sparse(keep=wishes.keep)
+    solver: Solver = Exact() if request.keep is None else Sparse(keep=request.keep)
 
     return backtrack(scm, rows, asked, solver=solver, **settings)
 
 
-def _refuse(wishes: Request, **options: str) -> None:
+def _refuse(request: Request, **options: str) -> None:
     """Refuses options that the kind of question has no use for, rather than pass them over."""
     for field, option in options.items():
-        if getattr(wishes, field) not in (None, ()):
-            kind = "--intervene" if wishes.forced else "--samples"
+        if getattr(request, field) not in (None, ()):
+            kind = "--intervene" if request.forced else "--samples"
             raise SettingError(f"--{option}: has no meaning with {kind}. Leave one of them out.")

@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
 
 from deepbc._validation import check_count
 from deepbc.batches.request import Request, ask, columns_of, labels_in
@@ -26,9 +27,6 @@ from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
 from deepbc.scm.model import SCM
 from deepbc.storage import MANIFEST, locked, make_folder
-
-if TYPE_CHECKING:
-    import pandas
 
 BAD = "bad row"
 GAPPED = {"f": "float64", "i": "Int64", "b": "boolean", "O": "string"}
@@ -63,7 +61,7 @@ class Batch:
 def run_batch(
     model: str | os.PathLike[str],
     data: str | os.PathLike[str],
-    wishes: Request,
+    request: Request,
     out: str | os.PathLike[str],
     *,
     rows: int = 50_000,
@@ -74,13 +72,13 @@ def run_batch(
     Args:
         model: The folder of the model.
         data: The table, `.csv` or `.parquet`.
-        wishes: What is asked for; not samples.
+        request: What is asked for; not samples.
         out: The table of answers to write, with the number of each row in `row`.
         rows: How many rows are in memory at a time.
         show: Whether to show a progress bar; None shows it on a terminal.
     """
     check_count(rows, "rows", least=1)
-    if wishes.samples is not None:
+    if request.samples is not None:
         raise SettingError("samples: a batch asks for the nearest worlds alone. Leave them out, or ask single rows.")
     start, out, scm = time.monotonic(), Path(out), SCM.load(model)
     names = tuple(columns_of(scm))
@@ -93,10 +91,10 @@ def run_batch(
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
     # A question that cannot be asked of any row is an error before any work.
-    nothing = ask(scm, head.iloc[:0], wishes).to_frame()
+    nothing = ask(scm, head.iloc[:0], request).to_frame()
     make_folder(out.parent)
     with locked(out):
-        asked, converged, bad = _answer(scm, (Path(model), Path(data)), wishes, out, rows, nothing, show)
+        asked, converged, bad = _answer(scm, (Path(model), Path(data)), request, out, rows, nothing, show)
 
     return Batch(asked, converged, bad, time.monotonic() - start, out)
 
@@ -104,16 +102,16 @@ def run_batch(
 def _answer(
     scm: SCM,
     sources: tuple[Path, Path],
-    wishes: Request,
+    request: Request,
     out: Path,
     rows: int,
-    nothing: "pandas.DataFrame",
+    nothing: pandas.DataFrame,
     show: bool | None,
 ) -> list[int]:
     """Asks part after part and joins them; returns how many rows there are, hold, and could not be asked."""
     model, data = sources
     stamps = {"model": _stamp(model / MANIFEST), "data": _stamp(data)}
-    folder = _parts(out, {"wishes": asdict(wishes), "rows": rows, **stamps})
+    folder = _parts(out, {"wishes": asdict(request), "rows": rows, **stamps})
 
     counts = np.zeros(3, dtype=int)
     parts: list[Path] = []
@@ -121,8 +119,8 @@ def _answer(
         for chunk in read_chunks(data, tuple(columns_of(scm)), rows, labels_in(scm)):
             part = folder / f"{len(parts):06d}{out.suffix.lower()}"
             parts.append(part)
-            counts += _tally(part) or _ask(scm, chunk, wishes, int(counts[0]), nothing, part)
-            shown.tell(f"{counts[0]:,} rows")
+            counts += _tally(part) or _ask(scm, chunk, request, int(counts[0]), nothing, part)
+            shown.describe(f"{counts[0]:,} rows")
             shown.advance()
     if stamps != {"model": _stamp(model / MANIFEST), "data": _stamp(data)}:
         raise DataError(f"{data}: the table or the model changed while it was asked. Remove {folder} and start anew.")
@@ -133,15 +131,13 @@ def _answer(
 
 
 def _ask(
-    scm: SCM, chunk: "pandas.DataFrame", wishes: Request, first: int, nothing: "pandas.DataFrame", part: Path
+    scm: SCM, chunk: pandas.DataFrame, request: Request, first: int, nothing: pandas.DataFrame, part: Path
 ) -> list[int]:
     """Asks the rows of a chunk and writes the answers; returns how many there are, hold, and could not be asked."""
-    import pandas
-
     chunk.index = pandas.RangeIndex(first, first + len(chunk))
     possible = _possible(scm, chunk)
     status = nothing.columns[-1]
-    frames = [nothing.assign(**{REASON: ""}), *_asked(scm, chunk[possible], wishes, status)]
+    frames = [nothing.assign(**{REASON: ""}), *_asked(scm, chunk[possible], request, status)]
     frames.append(_marked(chunk[~possible], status, "It has a gap, an unknown label, or a value outside its bounds."))
     answers = pandas.concat([each for each in frames if len(each)]).sort_index()
     numbers = [name for name in nothing.columns if name != status]
@@ -168,31 +164,29 @@ def _tally(part: Path) -> list[int] | None:
     return tally if part.exists() else None
 
 
-def _asked(scm: SCM, rows: "pandas.DataFrame", wishes: Request, status: str) -> Iterator["pandas.DataFrame"]:
+def _asked(scm: SCM, rows: pandas.DataFrame, request: Request, status: str) -> Iterator[pandas.DataFrame]:
     """Asks rows; where that fails because of one of them, halves of them, until it is found."""
     if not len(rows):
         return
     try:
-        cf = ask(scm, rows, wishes)
+        cf = ask(scm, rows, request)
     except DataError as error:
         if len(rows) == 1:
             yield _marked(rows, status, str(error))
             return
         for half in (rows.iloc[: len(rows) // 2], rows.iloc[len(rows) // 2 :]):
-            yield from _asked(scm, half, wishes, status)
+            yield from _asked(scm, half, request, status)
         return
 
     reasons = ["" if each == "converged" else f"{each.reason} {each.remedy}".strip() for each in cf.status]
     yield cf.to_frame().set_index(rows.index).assign(**{REASON: reasons})
 
 
-def _marked(rows: "pandas.DataFrame", status: str, reason: str) -> "pandas.DataFrame":
-    import pandas
-
+def _marked(rows: pandas.DataFrame, status: str, reason: str) -> pandas.DataFrame:
     return pandas.DataFrame({status: BAD, REASON: reason}, index=rows.index)
 
 
-def _possible(scm: SCM, chunk: "pandas.DataFrame") -> "np.ndarray[Any, np.dtype[np.bool_]]":
+def _possible(scm: SCM, chunk: pandas.DataFrame) -> "np.ndarray[Any, np.dtype[np.bool_]]":
     """Which rows have a number within its bounds, or a known label, in every column."""
     possible = np.ones(len(chunk), dtype=bool)
     for column, name in columns_of(scm).items():

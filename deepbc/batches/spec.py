@@ -81,7 +81,10 @@ def read_spec(path: str | os.PathLike[str]) -> Spec:
     try:
         tree, content = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SettingError(f"{path}{_line_of_error(error)}: is not YAML ({_short(error)}).") from error
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = str(getattr(error, "problem", None) or error).split("\n")[0]
+        raise SettingError(f"{path}{line}: is not YAML ({reason}).") from error
     page = _Page(str(path), tree)
     page.check_once(tree)
     if not isinstance(content, dict):
@@ -106,22 +109,22 @@ def read_spec(path: str | os.PathLike[str]) -> Spec:
 
 
 def _built(file: _File, page: "_Page") -> Spec:
-    with page.told("graph"):
+    with page.located("graph"):
         graph = CausalGraph.parse(file.graph) if isinstance(file.graph, str) else CausalGraph(file.graph)
     names = tuple(graph)
     mechanisms: dict[str, Mechanism] = {}
     for name, settings in file.mechanisms.items():
-        with page.told("mechanisms", name):
+        with page.located("mechanisms", name):
             mechanisms[pick(name, names, "mechanisms")] = _mechanism(settings)
     training: dict[str, Training] = {}
     for name, settings in file.training.items():
-        with page.told("training", name):
+        with page.located("training", name):
             training[pick(name, names, "training")] = Training(**settings)
     for name in file.bounds:
-        with page.told("bounds", name):
+        with page.located("bounds", name):
             SCM(graph, bounds={name: file.bounds[name]})
     for name in file.types:
-        with page.told("types", name):
+        with page.located("types", name):
             SCM(graph, types={name: file.types[name]})
 
     return Spec(SCM(graph, mechanisms, bounds=file.bounds, types=file.types), training, file.seed)
@@ -162,7 +165,7 @@ class _Page:
                 self.check_once(value)
 
     @contextmanager
-    def told(self, *place: str) -> Iterator[None]:
+    def located(self, *place: str) -> Iterator[None]:
         """Says where in the file something went wrong."""
         try:
             yield
@@ -182,13 +185,3 @@ def _step(node: Any, part: Any, line: int) -> tuple[Any, int]:
         return node.value[part], node.value[part].start_mark.line + 1
 
     return None, line
-
-
-def _line_of_error(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-
-    return f", line {mark.line + 1}" if mark else ""
-
-
-def _short(error: Exception) -> str:
-    return str(getattr(error, "problem", None) or error).split("\n")[0]

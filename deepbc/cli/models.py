@@ -30,7 +30,7 @@ Conditions = Annotated[
 Forced = Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")]
 Keep = Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")]
 Scope = Annotated[str | None, typer.Option(help="Whose noises may move: 'a,b'.")]
-Weights = Annotated[list[str] | None, typer.Option(help="How dear a noise is: 'a=5'.")]
+Weights = Annotated[list[str] | None, typer.Option(help="What moving a noise costs: 'a=5'.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps or words.")]
 
 
@@ -87,10 +87,10 @@ def show(model: Model, as_json: Json = False) -> None:
 
     say("\n".join(f"{', '.join(scm.graph.parents(name)) or '(no cause)'} -> {name}" for name in scm.graph.order))
     laws = Table("variable", "type", "law", "values", title="Variables")
-    for name, told in _variables(scm).items():
-        ends = ["" if end is None else f"{end:g}" for end in told["bounds"]]
-        values = ", ".join(map(_word, told["levels"])) or (" to ".join(ends) if any(ends) else "")
-        add_row(laws, name, told["type"], told["mechanism"], values)
+    for name, record in _variables(scm).items():
+        ends = ["" if end is None else f"{end:g}" for end in record["bounds"]]
+        values = ", ".join(map(_word, record["levels"])) or (" to ".join(ends) if any(ends) else "")
+        add_row(laws, name, record["type"], record["mechanism"], values)
     console.print(laws)
     if scm.report.variables:
         console.print(report_table(scm.report))
@@ -122,9 +122,9 @@ def ask(
     from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
-    wishes = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
+    request = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
     table = read_table(data, tuple(columns_of(scm)), labels_in(scm))
-    cf = put(scm, check_whole(pick_rows(table, row), data), wishes)
+    cf = put(scm, check_whole(pick_rows(table, row), data), request)
 
     if as_json:
         _print_json(_records(cf, row))
@@ -159,14 +159,14 @@ def batch(
     from deepbc.batches.request import Request
     from deepbc.batches.run import run_batch
 
-    wishes = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()))
-    made = run_batch(model, data, wishes, out, rows=chunk)
-    told = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
+    request = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()))
+    made = run_batch(model, data, request, out, rows=chunk)
+    counts = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:
-        _print_json(told | {"seconds": round(made.seconds, 1), "out": str(made.out)})
+        _print_json(counts | {"seconds": round(made.seconds, 1), "out": str(made.out)})
     else:
-        counts = ", ".join(f"{count:,} {word}" for word, count in told.items() if word != "rows")
-        say(f"{made.rows:,} rows in {made.seconds:.1f} s: {counts}")
+        words = ", ".join(f"{count:,} {word}" for word, count in counts.items() if word != "rows")
+        say(f"{made.rows:,} rows in {made.seconds:.1f} s: {words}")
         say(f"answers: {made.out}")
     if made.bad == made.rows:
         raise typer.Exit(1)
@@ -269,8 +269,8 @@ def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
                 continue
             before, drawn = cf.factual.values[name][k].reshape(-1), cf.values[name][:, k].reshape(cf.batch[0], -1)
             ends = drawn.quantile(drawn.new_tensor([0.05, 0.95]), dim=0)
-            told = zip(before, drawn.mean(0), drawn.std(0, correction=0), *ends, strict=True)
-            for label, numbers in zip(_labels(cf, name, len(before)), told, strict=True):
+            columns = zip(before, drawn.mean(0), drawn.std(0, correction=0), *ends, strict=True)
+            for label, numbers in zip(_labels(cf, name, len(before)), columns, strict=True):
                 add_row(table, label, *(f"{number:.6g}" for number in numbers))
         console.print(table)
         say(f"{cf.batch[0]:,} samples; * asked")

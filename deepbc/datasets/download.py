@@ -67,7 +67,7 @@ def fetch(source: Source, names: Collection[str], *, show: bool | None = None) -
 
     with progress(f"Downloading {source.name}", len(missing), show) as bar:
         for name in missing:
-            bar.tell(name)
+            bar.describe(name)
             paths[name] = _downloaded(source, name)
             bar.advance()
 

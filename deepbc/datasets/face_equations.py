@@ -15,7 +15,7 @@ Every law increases strictly in its noise, is smooth everywhere and has its inve
 shape. The branch of a hyperbola :math:`s` is skew: a quadratic equation inverts it. Gender has two humps, the law of
 :math:`v = 8 (u_g - 0.2)` being steep at 0 and flat beyond; because :math:`\sinh 2 \theta = 2 \sinh \theta \cosh
 \theta`, its inverse is :math:`v = 2 w \sqrt{1 + w^2}` at :math:`w = (g - 0.2) / 0.6`. A beard opens by a gate
-:math:`h` at the valley between the humps: women have none at any age, and hardly vary; among men it rises with age,
+:math:`h` at the antimode: women have none at any age, and hardly vary; among men it rises with age,
 saturates, and varies much. So gender explains a beard far better than age, and age explains none of a woman's. Bald is
 linear in its causes, with most of its variance in its noise.
 
@@ -61,7 +61,7 @@ GRAPH = CausalGraph.parse("age, gender -> beard; age, gender -> bald")
 
 # The second is the mean of the root, so that the mean of a skew number is 0.
 SKEW, ROOT = 0.25, 1.3545
-VALLEY, SPREAD, STEEP = 0.2, 0.6, 8.0
+ANTIMODE, SPREAD, STEEP = 0.2, 0.6, 8.0
 
 Parents = Mapping[str, Tensor]
 
@@ -91,15 +91,15 @@ def abduct_age(x: Tensor, parents: Parents) -> Tensor:
 @law("faces.gender.predict")
 def predict_gender(u: Tensor, parents: Parents) -> Tensor:
     """Computes gender from its noise."""
-    return VALLEY + SPREAD * torch.sinh(0.5 * torch.asinh(STEEP * (u - VALLEY)))
+    return ANTIMODE + SPREAD * torch.sinh(0.5 * torch.asinh(STEEP * (u - ANTIMODE)))
 
 
 @law("faces.gender.abduct")
 def abduct_gender(x: Tensor, parents: Parents) -> Tensor:
     """Computes the noise of gender."""
-    w = (x - VALLEY) / SPREAD
+    w = (x - ANTIMODE) / SPREAD
 
-    return VALLEY + 2 / STEEP * w * (1 + w * w).sqrt()
+    return ANTIMODE + 2 / STEEP * w * (1 + w * w).sqrt()
 
 
 @law("faces.beard.predict")
@@ -131,7 +131,7 @@ def abduct_bald(x: Tensor, parents: Parents) -> Tensor:
 
 
 def _beard(parents: Parents) -> tuple[Tensor, Tensor]:
-    h = torch.sigmoid(4 * (parents["gender"] - VALLEY))
+    h = torch.sigmoid(4 * (parents["gender"] - ANTIMODE))
 
     return -0.85 + h * (1.95 + 0.5 * parents["age"].tanh()), 0.1 + 0.7 * h
 

@@ -194,9 +194,9 @@ def labels(values: Mapping[str, Any], *, seed: int | None = None) -> dict[str, T
 
     drawn = {}
     for label, (name, sign, threshold) in LABELS.items():
-        chance = torch.sigmoid(sign * (read[name].detach() - threshold) / BLUR)
-        uniform = torch.rand(chance.shape, generator=generator(seed, label, "label"), dtype=chance.dtype)
-        drawn[label] = (uniform.to(chance.device) < chance).long()
+        probability = torch.sigmoid(sign * (read[name].detach() - threshold) / BLUR)
+        uniform = torch.rand(probability.shape, generator=generator(seed, label, "label"), dtype=probability.dtype)
+        drawn[label] = (uniform.to(probability.device) < probability).long()
 
     return drawn
 

@@ -164,12 +164,13 @@ class _Store:
             self._put(file, 0, self.header)
             for start in starts:
                 part = paths[start : start + self._step]
-                bar.tell(f"{start:,} of {len(paths):,} pictures")
+                bar.describe(f"{start:,} of {len(paths):,} pictures")
                 block = b"".join(cut.read(path).tobytes() for path in part)
                 self._put(file, len(self.header) + start * self._stride, block)
                 # What the manifest lists is on disk before it is listed.
                 stretches.append((start + len(part), hashlib.sha256(block).hexdigest()))
-                self._list(stretches)
+                listed = {"stamp": self.stamp, "stretches": stretches}
+                write_bytes(self._manifest, json.dumps(listed, indent=1).encode())
                 bar.advance()
 
     @property
@@ -194,9 +195,6 @@ class _Store:
             return listed if content["stamp"] == self.stamp else []
         except (OSError, ValueError, TypeError, KeyError):
             return []
-
-    def _list(self, stretches: Sequence[Stretch]) -> None:
-        write_bytes(self._manifest, json.dumps({"stamp": self.stamp, "stretches": stretches}, indent=1).encode())
 
     def _opened(self) -> BinaryIO:
         try:

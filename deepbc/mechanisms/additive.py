@@ -16,14 +16,13 @@ from torch import Generator, Tensor, nn
 
 from deepbc._validation import check_units
 from deepbc.data.variables import Family
-from deepbc.mechanisms.base import Mechanism, Outcome
-from deepbc.mechanisms.gaussian import fit_gaussian, invert_gaussian, predict_gaussian
-from deepbc.mechanisms.links import Inputs, Outer
+from deepbc.mechanisms.base import Outcome
+from deepbc.mechanisms.gaussian import AdditiveGaussian
 from deepbc.nn.conditioner import Conditioner
 from deepbc.training.trainer import Split, Train
 
 
-class Additive(Mechanism):
+class Additive(AdditiveGaussian):
     """Creates an additive law with Gaussian noise.
 
     Args:
@@ -34,10 +33,6 @@ class Additive(Mechanism):
         Additive(hidden=(16,))
     """
 
-    shift: Tensor
-    slope: Tensor
-    factor: Tensor
-
     def __init__(self, *, hidden: Sequence[int] = (32, 32)) -> None:
         super().__init__()
         self.hidden = check_units(hidden, "Additive hidden")
@@ -45,48 +40,25 @@ class Additive(Mechanism):
     def settings(self) -> dict[str, Any]:
         return {"hidden": self.hidden}
 
-    def _build(self, family: Family, generator: Generator) -> None:
+    def _build_network(self, family: Family, generator: Generator) -> None:
         value = family.child.dim
-        self.outer = Outer(family.child)
-        self.inputs = Inputs(family.parents)
         self.network = Conditioner(1, family.parents_dim, value, self.hidden, generator)
         self.log_diagonal = nn.Parameter(torch.zeros(value, dtype=torch.float64))
         self.below = nn.Parameter(torch.zeros(value * (value - 1) // 2, dtype=torch.float64))
-        self.register_buffer("shift", torch.zeros(value, dtype=torch.float64))
-        self.register_buffer("slope", torch.zeros(family.parents_dim, value, dtype=torch.float64))
-        self.register_buffer("factor", torch.eye(value, dtype=torch.float64))
 
     def _mean(self, parents: Tensor) -> Tensor:
         """Least squares, and what the network adds in units of its residuals."""
-        known = self.inputs.inward(parents)
-        added: Tensor = self.network(known, slice(None)).squeeze(-2)
+        scaled = self.inputs.inward(parents)
+        added: Tensor = self.network(scaled, slice(None)).squeeze(-2)
 
-        return self.shift + known @ self.slope + added @ self.factor.T
+        return self.shift + scaled @ self.slope + added @ self.factor.T
 
     def _factor(self) -> Tensor:
         rows, columns = torch.tril_indices(self.value_dim, self.value_dim, -1, device=self.below.device)
 
         return self.factor @ self.log_diagonal.exp().diag().index_put((rows, columns), self.below)
 
-    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        return predict_gaussian(self.outer, self._mean(parents), self._factor(), u)
-
-    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        return invert_gaussian(self.outer, self._mean(parents), self._factor(), x)
-
     def _fit(self, rows: Split, train: Train) -> Outcome:
-        self._start(rows)
+        self._solve(rows.x, rows.parents)
 
         return Outcome(train(self, "network"))
-
-    @torch.no_grad()
-    def _start(self, rows: Split) -> None:
-        """Takes the scales from the data and the linear part from least squares."""
-        self.outer.see(rows.x)
-        self.inputs.see(rows.parents)
-        y, _ = self.outer.inward(rows.x)
-        shift, slope, factor = fit_gaussian(self.inputs.inward(rows.parents), y, self.bound.child.name)
-
-        self.shift.copy_(shift)
-        self.slope.copy_(slope)
-        self.factor.copy_(factor)

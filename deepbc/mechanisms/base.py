@@ -78,6 +78,11 @@ class Mechanism(Learner):
     family: Family | None
     value: int | None = None
 
+    @property
+    def affine(self) -> bool:
+        """Whether its value is an affine function of noise and parents, so that models of first order are exact."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         if type(self)._abduct is Mechanism._abduct and type(self)._invert is Mechanism._invert:
@@ -171,9 +176,7 @@ class Mechanism(Learner):
         Returns:
             Values :math:`x`, with shape `(*batch, value)`.
         """
-        u, parents = self._aligned(u, self.noise_dim, parents, "noise")
-
-        return self._in_chunks(self._predict, u, parents)
+        return self._in_chunks(self._predict, *self._aligned(u, parents, "noise"))
 
     def abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         r"""Computes the noise :math:`u = f^{-1}(x_{pa}, x)`; NaN where no noise gives that value.
@@ -185,9 +188,7 @@ class Mechanism(Learner):
         Returns:
             Noise :math:`u`, with shape `(*batch, noise)`.
         """
-        x, parents = self._aligned(x, self.value_dim, parents, "values")
-
-        return self._in_chunks(self._abduct, x, parents)
+        return self._in_chunks(self._abduct, *self._aligned(x, parents))
 
     def nearest(self, x: Tensor, parents: Tensor, u: Tensor) -> Tensor:
         r"""Computes, of all noises that lead to a value, the one nearest to a given noise.
@@ -213,17 +214,10 @@ class Mechanism(Learner):
         Returns:
             Noise, with shape `(*batch, noise)`; where one noise alone leads there, it is that of `abduct`.
         """
-        x, parents = self._aligned(x, self.value_dim, parents, "values")
-
-        return self._in_chunks(self._draw, x, parents, uniform)
+        return self._in_chunks(self._draw, *self._aligned(x, parents), uniform)
 
     def clipped(self, u: Tensor, parents: Tensor) -> Tensor:
-        r"""Counts the components of values :math:`f(x_{pa}, u)` visibly cut to their range, with shape `(*batch,)`.
-
-        Args:
-            u: Noise :math:`u`, with shape `(*batch, noise)`.
-            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
-        """
+        """Counts the components of the value that `predict` visibly cuts to their range, with shape `(*batch,)`."""
         return self._in_chunks(self._clipped, u, parents)
 
     def reduce(self, x: Tensor) -> Tensor:
@@ -265,7 +259,7 @@ class Mechanism(Learner):
         """Computes the noise as `abduct` does, `(*batch, noise)`, with its log-volume, `(*batch,)`."""
         self._check_density()
 
-        return self._invert(*self._aligned(x, self.value_dim, parents, "values"))
+        return self._invert(*self._aligned(x, parents))
 
     def invert_reduced(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise from what `reduce` made of the value, and the log-volume up to what the parents leave.
@@ -281,28 +275,16 @@ class Mechanism(Learner):
         return self._invert(z, parents)
 
     def log_volume(self, x: Tensor, parents: Tensor) -> Tensor:
-        r"""Computes :math:`\log | \det \partial f^{-1}(x_{pa}, x) / \partial x |`, with shape `(*batch,)`.
-
-        Args:
-            x: Values :math:`x`, with shape `(*batch, value)`.
-            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
-        """
+        r"""Computes :math:`\log | \det \partial f^{-1}(x_{pa}, x) / \partial x |` with shape `(*batch,)`."""
         self._check_density()
-        x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return self._in_chunks(lambda *rows: self._invert(*rows)[1], x, parents)
+        return self._in_chunks(lambda *rows: self._invert(*rows)[1], *self._aligned(x, parents))
 
     def log_prob(self, x: Tensor, parents: Tensor) -> Tensor:
-        r"""Computes :math:`\log p(x \mid x_{pa})` in the data's own units, with shape `(*batch,)`.
-
-        Args:
-            x: Values :math:`x`, with shape `(*batch, value)`.
-            parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
-        """
+        r"""Computes :math:`\log p(x \mid x_{pa})` in the data's own units, of what `abduct` takes, as `(*batch,)`."""
         self._check_density()
-        x, parents = self._aligned(x, self.value_dim, parents, "values")
 
-        return self._in_chunks(self._log_prob, x, parents)
+        return self._in_chunks(self._log_prob, *self._aligned(x, parents))
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
@@ -322,10 +304,16 @@ class Mechanism(Learner):
 
         return self.family
 
-    def _aligned(self, given: Tensor, dim: int, parents: Tensor, what: str) -> tuple[Tensor, Tensor]:
-        """Checks the last axes and gives both tensors one batch shape."""
-        where = f"Variable {self.bound.child.name!r}"
-        batch = _check_axes(where, what, given, dim, parents, self.parents_dim)
+    def _aligned(self, given: Tensor, parents: Tensor, what: str = "values") -> tuple[Tensor, Tensor]:
+        """Checks the last axes of values, or of noise, and of parents, and gives both tensors one batch shape."""
+        dim = self.noise_dim if what == "noise" else self.value_dim
+        for name, tensor, expected in ((what, given, dim), ("parents", parents, self.parents_dim)):
+            if tensor.ndim == 0 or tensor.shape[-1] != expected:
+                raise DataError(
+                    f"Variable {self.bound.child.name!r}: expected {name} with shape (*batch, {expected}), got "
+                    f"{tuple(tensor.shape)}. The last axis holds the components, for example x.unsqueeze(-1)."
+                )
+        batch = check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})
 
         return given.expand(*batch, -1), parents.expand(*batch, -1)
 
@@ -388,15 +376,3 @@ class Mechanism(Learner):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
-
-
-def _check_axes(where: str, what: str, given: Tensor, dim: int, parents: Tensor, parents_dim: int) -> torch.Size:
-    """The last axes of noise or values and of the parents are the mechanism's; returns their common batch shape."""
-    for name, tensor, expected in ((what, given, dim), ("parents", parents, parents_dim)):
-        if tensor.ndim == 0 or tensor.shape[-1] != expected:
-            raise DataError(
-                f"{where}: expected {name} with shape (*batch, {expected}), got {tuple(tensor.shape)}. "
-                f"The last axis holds the components, for example x.unsqueeze(-1)."
-            )
-
-    return check_batches({what: given.shape[:-1], "parents": parents.shape[:-1]})

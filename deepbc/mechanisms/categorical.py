@@ -23,11 +23,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from deepbc._validation import check_between, check_units
-from deepbc.data.categories import Levels
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Outcome, held_out_gain
-from deepbc.mechanisms.bhhh import climb
+from deepbc.mechanisms.bhhh import fit_bhhh
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.links import Inputs
 from deepbc.mechanisms.regions import Interval, Region, Wedge
@@ -56,7 +55,7 @@ class Categorical(Discrete):
 
     domain = "category"
     chunk = 4096
-    judged = 8192
+    eval_chunk = 8192
     slope: Tensor
     shift: Tensor
     cuts: Tensor
@@ -73,7 +72,12 @@ class Categorical(Discrete):
         return {"hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}
 
     def _build(self, family: Family, generator: Generator) -> None:
-        levels = _check_category(family.child.levels, family.child.name)
+        levels, name = family.child.levels, family.child.name
+        if levels is None:
+            raise SettingError(
+                f"Variable {name!r}: Categorical is the law of a category, and it has numbers. Declare its type with "
+                f"types={{{name!r}: 'category'}}."
+            )
         parents, scores = family.parents_dim, family.child.dim
         self.ordered = levels.ordered
         self.inputs = Inputs(family.parents)
@@ -85,16 +89,17 @@ class Categorical(Discrete):
         self.register_buffer("shift", torch.zeros(scores, dtype=torch.float64))
         self.register_buffer("slope", torch.zeros(parents, scores, dtype=torch.float64))
         self.register_buffer("cuts", torch.arange(len(levels) - 1 if self.ordered else 0, dtype=torch.float64))
+        # Whether the network takes part, by the name that saved models have for it.
         self.register_buffer("bent", torch.tensor(False))
         # The gaps between cut points widen where a network explains more.
         self.widened = nn.Parameter(torch.zeros(max(0, len(self.cuts) - 1), dtype=torch.float64))
 
     def _means(self, parents: Tensor) -> Tensor:
         """What the noises add to, with shape `(*batch, noise)`: the linear part, and what the network adds."""
-        known = self.inputs.inward(parents)
-        linear = self.shift + known @ self.slope
+        scaled = self.inputs.inward(parents)
+        linear = self.shift + scaled @ self.slope
 
-        return linear + self.network(known, slice(None)).squeeze(-2) if self.bent else linear
+        return linear + self.network(scaled, slice(None)).squeeze(-2) if self.bent else linear
 
     def _ends(self) -> Tensor:
         """The cut points between minus and plus infinity, with shape `(classes + 1,)`."""
@@ -151,7 +156,7 @@ class Categorical(Discrete):
         return Outcome(network if pays else linear, (note,))
 
     def _start_from_all(self, rows: Split) -> None:
-        """Takes the linear part, once it is judged, from all rows."""
+        """Takes the linear part, once it is chosen, from all rows."""
         self._start(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
 
     @torch.no_grad()
@@ -163,7 +168,7 @@ class Categorical(Discrete):
     @torch.no_grad()
     def _start(self, x: Tensor, parents: Tensor) -> None:
         """Takes the scales from the data, and the linear part from maximum likelihood."""
-        self.inputs.see(parents)
+        self.inputs.calibrate(parents)
         known = torch.cat([x, self.inputs.inward(parents)], dim=-1)[:ROWS_FOR_A_START]
         # Rows that are alike count as often as there are; without parents they are as many as classes.
         unique, counts = known.unique(dim=0, return_counts=True)
@@ -191,7 +196,7 @@ class Categorical(Discrete):
         start = design.new_zeros(design.shape[-1] * noises)
         ridge = torch.full_like(start, RIDGE)
         ridge[:noises] = 0.0
-        weights = climb(losses, start, counts, ridge).reshape(design.shape[-1], noises)
+        weights = fit_bhhh(losses, start, counts, ridge).reshape(design.shape[-1], noises)
         self.shift.copy_(weights[0])
         self.slope.copy_(weights[1:])
 
@@ -214,7 +219,7 @@ class Categorical(Discrete):
             return -mass, torch.cat([by_cut, (rise[1] - rise[0])[:, None] * inputs], dim=-1)
 
         ridge = torch.cat([torch.zeros_like(first), torch.full_like(inputs[0], RIDGE)])
-        weights = climb(losses, torch.cat([first, torch.zeros_like(inputs[0])]), counts, ridge)
+        weights = fit_bhhh(losses, torch.cat([first, torch.zeros_like(inputs[0])]), counts, ridge)
         self.cuts.copy_(weights[:cuts])
         self.slope.copy_(weights[cuts:, None])
 
@@ -226,14 +231,3 @@ def _region_of(x: Tensor, means: Tensor, offset: float) -> Region:
 
     end = offset - means
     return Interval(torch.where(x > 0.5, end, -torch.inf), torch.where(x > 0.5, torch.inf, end))
-
-
-def _check_category(levels: Levels | None, name: str) -> Levels:
-    """Returns the levels of a category."""
-    if levels is None:
-        raise SettingError(
-            f"Variable {name!r}: Categorical is the law of a category, and it has numbers. Declare its type with "
-            f"types={{{name!r}: 'category'}}."
-        )
-
-    return levels

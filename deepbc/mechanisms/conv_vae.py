@@ -34,8 +34,9 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import CHANNELS, check_between, check_choice, check_count, check_image_shape, check_type
 from deepbc.data.variables import Family
 from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.least_squares import least_squares
 from deepbc.nn.conv import Drawer, Network, Reader, start
-from deepbc.nn.paper import FaceDrawer, FaceReader, PaperDrawer, PaperReader, settle
+from deepbc.nn.paper import FaceDrawer, FaceReader, PaperDrawer, PaperReader, update_batch_norm
 from deepbc.numerics.seeding import generator
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 from deepbc.training.trainer import Learner, Split, Train, Training
@@ -48,7 +49,7 @@ FEWEST_ROWS = 32
 BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
 # So many rows tell the statistics of batch normalisations, in batches of so many.
-SETTLING, SETTLED = 2048, 128
+NORM_ROWS, NORM_BATCH = 2048, 128
 # A pixel counts as clipped where that changes it by more than a grey level.
 VISIBLE = 1 / 255
 # So many rows for each unknown of a regression tell what can be read from the noise.
@@ -77,7 +78,7 @@ class ConvVAE(Mechanism):
     domain: ClassVar[str] = "image"
     precision: ClassVar[torch.dtype | None] = torch.float32
     chunk: ClassVar[int] = 512
-    judged: ClassVar[int] = 1024
+    eval_chunk: ClassVar[int] = 1024
     default_training: ClassVar[Training] = Training(
         epochs=30, batch=128, learning_rate=2e-3, patience=5, average=400, pull=0.0, clip=1e4, validation=0.1
     )
@@ -109,13 +110,7 @@ class ConvVAE(Mechanism):
         self.stream: Generator | None = None
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "noise": self.noise,
-            "width": self.width,
-            "beta": self.beta,
-            "residual": self.residual,
-            "preset": self.preset,
-        }
+        return {name: getattr(self, name) for name in ("noise", "width", "beta", "residual", "preset")}
 
     @property
     def noise_dim(self) -> int:
@@ -131,21 +126,21 @@ class ConvVAE(Mechanism):
     def begin(self, stream: Generator) -> None:
         self.stream = stream
 
-    def settle(self, rows: Split) -> None:
+    def update_statistics(self, rows: Split) -> None:
         self.begin(generator(0, "settle"))
-        few = rows.kept[:SETTLING]
+        few = rows.kept[:NORM_ROWS]
         # Of equal size, as they count alike.
-        batches = few.tensor_split(-(-len(few) // SETTLED))
-        settle(self, lambda batch: self.judge(*rows.of(batch), 1.0), batches)
+        batches = few.tensor_split(-(-len(few) // NORM_BATCH))
+        update_batch_norm(self, lambda batch: self.negative_elbo(*rows.of(batch), 1.0), batches)
 
     def _build(self, family: Family, generator: Generator) -> None:
         shape = check_image_shape(family.child.shape, self.preset, f"Variable {family.child.name!r}")
         parents = family.parents_dim
         # A network needs something to look at, even where there are no parents.
-        seen = max(1, parents)
+        inputs = max(1, parents)
         # Modules draw first weights from torch's own stream, which is not ours to move.
         with torch.random.fork_rng(devices=[]):
-            self.encoder, self.decoder = self._networks(shape, seen)
+            self.encoder, self.decoder = self._networks(shape, inputs)
         start(self, generator)
         if self.preset == "paper":
             self.register_buffer("log_sigma", torch.zeros(()))
@@ -154,18 +149,18 @@ class ConvVAE(Mechanism):
         self.register_buffer("middle", torch.zeros(parents))
         self.register_buffer("spread", torch.ones(parents))
         self.register_buffer("pixels", torch.tensor([0.0, 1.0]))
-        self.register_buffer("brightness", torch.zeros(1 + _powers(torch.zeros(1, seen)).shape[-1], shape[0]))
+        self.register_buffer("brightness", torch.zeros(1 + _powers(torch.zeros(1, inputs)).shape[-1], shape[0]))
         self.register_buffer("limits", torch.ones(2, shape[0]))
         self.float().eval()
 
-    def _networks(self, shape: tuple[int, int, int], seen: int) -> tuple[Network, Network]:
+    def _networks(self, shape: tuple[int, int, int], inputs: int) -> tuple[Network, Network]:
         """The encoder and the decoder of images of channels, height and width."""
         if self.preset == "default":
-            return Reader(shape, seen, 2 * self.noise, self.width), Drawer(shape, seen, self.noise, self.width)
+            return Reader(shape, inputs, 2 * self.noise, self.width), Drawer(shape, inputs, self.noise, self.width)
         if shape[0] == 1:
-            return PaperReader(seen, 2 * self.noise), PaperDrawer(seen, self.noise)
+            return PaperReader(inputs, 2 * self.noise), PaperDrawer(inputs, self.noise)
 
-        return FaceReader(shape[1], seen, 2 * self.noise), FaceDrawer(shape[1], seen, self.noise)
+        return FaceReader(shape[1], inputs, 2 * self.noise), FaceDrawer(shape[1], inputs, self.noise)
 
     def _clipped(self, u: Tensor, parents: Tensor) -> Tensor:
         # A decoder keeps to the range; with what it missed of another image it may leave it.
@@ -173,35 +168,30 @@ class ConvVAE(Mechanism):
             return super()._clipped(u, parents)
 
         unclipped = self._unclipped(u, parents)
-        cut = (unclipped - self._clip(unclipped)).abs() > VISIBLE * (self.pixels[1] - self.pixels[0])
+        cut = (unclipped - unclipped.clamp(*self.pixels)).abs() > VISIBLE * (self.pixels[1] - self.pixels[0])
 
         return cut.sum(-1)
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        return self._clip(self._unclipped(u, parents))
+        return self._unclipped(u, parents).clamp(*self.pixels)
 
     def _unclipped(self, u: Tensor, parents: Tensor) -> Tensor:
         """What the decoder draws, and what it missed."""
-        batch, seen = u.shape[:-1], self._flat(parents)
+        batch, condition = u.shape[:-1], self._flat_condition(parents)
         z, r = u.reshape(-1, u.shape[-1]).tensor_split([self.noise], dim=-1)
-        x = self._rows(self._decode(z.to(seen), seen))
+        x = self._rows(self._decode(z.to(condition), condition))
         if self.residual:
-            x = (x.double() + r.double()).to(seen)
+            x = (x.double() + r.double()).to(condition)
 
         return x.reshape(*batch, -1)
 
-    def _clip(self, x: Tensor) -> Tensor:
-        low, high = self.pixels
-
-        return torch.minimum(torch.maximum(x, low), high)
-
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
-        batch, seen = x.shape[:-1], self._flat(parents)
+        batch, condition = x.shape[:-1], self._flat_condition(parents)
         x = x.reshape(-1, x.shape[-1])
-        z = self._encode(self._images(x), seen)[0]
+        z = self._encode(self._images(x), condition)[0]
         u = z.to(parents.dtype)
         if self.residual:
-            u = torch.cat([u, x.to(parents.dtype) - self._rows(self._decode(z, seen)).to(parents.dtype)], dim=-1)
+            u = torch.cat([u, x.to(parents.dtype) - self._rows(self._decode(z, condition)).to(parents.dtype)], dim=-1)
 
         return u.reshape(*batch, -1)
 
@@ -209,20 +199,20 @@ class ConvVAE(Mechanism):
         """Computes what training minimises; at `beta` 1 an upper bound of the negative log-likelihood of each row."""
         beta = (3.0 if self.preset == "paper" else 1.0) if self.beta is None else self.beta
 
-        return self.judge(x, parents, beta)[0]
+        return self.negative_elbo(x, parents, beta)[0]
 
-    def judge(self, x: Tensor, parents: Tensor, beta: float) -> tuple[Tensor, Tensor, Tensor]:
+    def negative_elbo(self, x: Tensor, parents: Tensor, beta: float) -> tuple[Tensor, Tensor, Tensor]:
         """Computes the loss of each row, the noise that was drawn for it, and its parents as the networks see them."""
-        image, seen = self._images(x), self._seen(parents)
-        mean, log_variance = self._encode(image, seen)
+        image, condition = self._images(x), self._condition(parents)
+        mean, log_variance = self._encode(image, condition)
         u = mean + (0.5 * log_variance).exp() * self._noise(mean)
-        miss = (self._lit(u, seen) - image).square().flatten(1).sum(-1)
+        miss = (self._unit_image(u, condition) - image).square().flatten(1).sum(-1)
         low, high = self.pixels
         pixels = image[0].numel()
         nll = 0.5 * miss * (-2 * self.log_sigma).exp() + pixels * (self.log_sigma + LOG_SQRT_2PI + (high - low).log())
         cost = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
-        return nll + beta * cost, u, seen
+        return nll + beta * cost, u, condition
 
     def _fit(self, rows: Split, train: Train) -> Outcome:
         self._start(rows)
@@ -236,10 +226,11 @@ class ConvVAE(Mechanism):
         # Whatever was minimised, what is reported is a bound.
         self.stream = generator(0, "held out")
         with torch.no_grad():
-            held_out = torch.cat([self.judge(*rows.of(chunk), 1.0)[0] for chunk in rows.held.split(self.judged)])
+            chunks = rows.held.split(self.eval_chunk)
+            held_out = torch.cat([self.negative_elbo(*rows.of(chunk), 1.0)[0] for chunk in chunks])
         self.stream = None
 
-        return Outcome(held_out, (BOUND, *self._told(rows)))
+        return Outcome(held_out, (BOUND, *self._leakage(rows)))
 
     @torch.no_grad()
     def _start(self, rows: Split) -> None:
@@ -258,10 +249,8 @@ class ConvVAE(Mechanism):
             return
 
         brightest = torch.cat([self._brightest(rows.of(chunk)[0]) for chunk in kept.split(self.chunk)])
-        known = _powers(self._seen(parents)).double()
-        known = torch.cat([torch.ones_like(known[:, :1]), known], dim=-1)
-        weights = torch.linalg.lstsq(known, brightest.log(), driver="gelsd").solution
-        self.brightness.copy_(weights)
+        constant, slopes, _ = least_squares(_powers(self._condition(parents)).double(), brightest.log())
+        self.brightness.copy_(torch.cat([constant[None], slopes]))
         self.limits.copy_(torch.stack([brightest.amin(0), brightest.amax(0)]))
 
     def _brightest(self, x: Tensor) -> Tensor:
@@ -270,48 +259,47 @@ class ConvVAE(Mechanism):
         return self._scaled(self._shaped(x).flatten(2).amax(-1)).clamp_min(DARKEST).double()
 
     def _range(self, column: Tensor) -> Tensor:
-        """The declared bounds, or the least and the largest value seen."""
+        """The declared bounds, or the least and the largest value in the data."""
         child = self.bound.child
-        seen = torch.stack([column.min(), column.max()]).tolist()
-        ends = (child.lower, child.upper)
+        pairs = ((child.lower, column.min().item()), (child.upper, column.max().item()))
 
-        return torch.tensor([end if math.isfinite(end) else other for end, other in zip(ends, seen, strict=True)])
+        return torch.tensor([bound if math.isfinite(bound) else found for bound, found in pairs])
 
     @torch.no_grad()
-    def _told(self, rows: Split) -> tuple[str, ...]:
-        """Remarks how much of each parent a regression on the noise tells of held-out rows; few rows tell nothing."""
-        kept = rows.kept[:ROWS_FOR_A_START]
+    def _leakage(self, rows: Split) -> tuple[str, ...]:
+        """Remarks how much of each parent a regression on the noise explains in held-out rows, where rows suffice."""
+        kept, held = rows.kept[:ROWS_FOR_A_START], rows.held[:ROWS_FOR_A_START]
         if not self.parents_dim or len(kept) < ROWS_TO_TELL * (1 + 2 * self.noise):
             return ()
 
-        known, held = self._known(rows, kept), self._known(rows, rows.held[:ROWS_FOR_A_START])
-        weights = torch.linalg.lstsq(known, self._seen(rows.context[kept]).double(), driver="gelsd").solution
-        seen = self._seen(rows.context[rows.held[:ROWS_FOR_A_START]]).double()
-        told = 1 - (held @ weights - seen).square().mean(0) / seen.var(0, correction=0)
+        learned, target = (self._condition(rows.context[part]).double() for part in (kept, held))
+        constant, slopes, _ = least_squares(self._regressors(rows, kept), learned)
+        residual = constant + self._regressors(rows, held) @ slopes - target
+        explained = 1 - residual.square().mean(0) / target.var(0, correction=0)
         names = [name for parent in self.bound.parents for name in [parent.name] * parent.dim]
-        parts = [f"{max(0.0, part):.0%} of {name}" for name, part in zip(names, told.tolist(), strict=True)]
+        parts = [f"{max(0.0, part):.0%} of {name}" for name, part in zip(names, explained.tolist(), strict=True)]
 
         return (f"the noise tells {', '.join(parts)} (part of the variance)",)
 
-    def _known(self, rows: Split, which: Tensor) -> Tensor:
-        """The noise of some rows and its squares, with shape `(rows, 1 + 2 noise)`."""
+    def _regressors(self, rows: Split, which: Tensor) -> Tensor:
+        """The noise of some rows and its squares, with shape `(rows, 2 noise)`."""
         parts = map(rows.of, which.split(self.chunk))
-        u = torch.cat([self._encode(self._images(x), self._seen(parents))[0] for x, parents in parts]).double()
+        u = torch.cat([self._encode(self._images(x), self._condition(parents))[0] for x, parents in parts]).double()
 
-        return torch.cat([torch.ones_like(u[:, :1]), u, u.square()], dim=-1)
+        return torch.cat([u, u.square()], dim=-1)
 
-    def _seen(self, parents: Tensor) -> Tensor:
+    def _condition(self, parents: Tensor) -> Tensor:
         """The parents as the networks see them, with shape `(*batch, parents)`; a single 0 where there are none."""
         if not self.parents_dim:
             return self.middle.new_zeros(*parents.shape[:-1], 1)
 
         return (parents.to(self.middle) - self.middle) / self.spread
 
-    def _flat(self, parents: Tensor) -> Tensor:
+    def _flat_condition(self, parents: Tensor) -> Tensor:
         """What the networks see, one row after the other."""
-        seen = self._seen(parents)
+        condition = self._condition(parents)
 
-        return seen.reshape(-1, seen.shape[-1])
+        return condition.reshape(-1, condition.shape[-1])
 
     def _noise(self, like: Tensor) -> Tensor:
         if self.stream is None:
@@ -319,44 +307,36 @@ class ConvVAE(Mechanism):
 
         return torch.randn(like.shape, generator=self.stream, dtype=like.dtype).to(like.device)
 
-    def _gain(self, seen: Tensor) -> Tensor:
+    def _gain(self, condition: Tensor) -> Tensor:
         """The brightness that goes with the parents, with shape `(batch, channel, 1, 1)`."""
-        known = _powers(seen)
-        logarithm = self.brightness[0] + known @ self.brightness[1:]
-
-        gain: Tensor = torch.minimum(torch.maximum(logarithm.exp(), self.limits[0]), self.limits[1])
+        logarithm = self.brightness[0] + _powers(condition) @ self.brightness[1:]
+        gain = torch.minimum(torch.maximum(logarithm.exp(), self.limits[0]), self.limits[1])
 
         return gain[..., None, None]
 
-    def _encode(self, image: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def _encode(self, image: Tensor, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Reads the mean and the log-variance of the noise from images `(batch, channel, height, width)`."""
-        mean, log_variance = self.encoder(image / self._gain(seen), seen).chunk(2, dim=-1)
+        mean, log_variance = self.encoder(image / self._gain(condition), condition).chunk(2, dim=-1)
 
         return mean, log_variance.clamp(-12.0, 4.0)
 
-    def _lit(self, u: Tensor, seen: Tensor) -> Tensor:
+    def _unit_image(self, u: Tensor, condition: Tensor) -> Tensor:
         """Draws images with values of about 0 to 1."""
-        drawn: Tensor = self.decoder(u, seen)
-        if self.preset == "paper":
-            return drawn
+        drawn: Tensor = self.decoder(u, condition)
 
-        lit: Tensor = BRIGHTER * torch.sigmoid(drawn - 2.0) * self._gain(seen)
+        return drawn if self.preset == "paper" else BRIGHTER * torch.sigmoid(drawn - 2.0) * self._gain(condition)
 
-        return lit
-
-    def _decode(self, u: Tensor, seen: Tensor) -> Tensor:
+    def _decode(self, u: Tensor, condition: Tensor) -> Tensor:
         """Draws images in units of the data."""
-        low, high = self.pixels
-        drawn: Tensor = low + (high - low) * self._lit(u, seen)
+        low, high = self.pixels.unbind()
 
-        return drawn
+        return low + (high - low) * self._unit_image(u, condition)
 
     def _scaled(self, x: Tensor) -> Tensor:
         """Brings pixels of the data to numbers of about 0 to 1."""
-        low, high = self.pixels
-        scaled: Tensor = (x.to(low) - low) / (high - low)
+        low, high = self.pixels.unbind()
 
-        return scaled
+        return (x.to(low) - low) / (high - low)
 
     def _images(self, x: Tensor) -> Tensor:
         """Brings rows `(batch, value)` to images of about 0 to 1, with shape `(batch, channel, height, width)`."""
@@ -380,17 +360,17 @@ class ConvVAE(Mechanism):
         return image.flatten(1)
 
 
-def _powers(seen: Tensor) -> Tensor:
+def _powers(condition: Tensor) -> Tensor:
     """The parents, their products and cubes, with shape `(batch, powers)`."""
-    first, second = torch.triu_indices(seen.shape[-1], seen.shape[-1], device=seen.device)
+    first, second = torch.triu_indices(condition.shape[-1], condition.shape[-1], device=condition.device)
 
-    return torch.cat([seen, seen[..., first] * seen[..., second], seen**3], dim=-1)
+    return torch.cat([condition, condition[..., first] * condition[..., second], condition**3], dim=-1)
 
 
 class _Probe(Learner):
     """Trains an autoencoder together with a network that tries to read the parents from its noise."""
 
-    judged: ClassVar[int] = ConvVAE.judged
+    eval_chunk: ClassVar[int] = ConvVAE.eval_chunk
 
     def __init__(self, vae: ConvVAE) -> None:
         super().__init__()
@@ -403,18 +383,18 @@ class _Probe(Learner):
     def begin(self, stream: Generator) -> None:
         self.vae.begin(stream)
 
-    def settle(self, rows: Split) -> None:
-        self.vae.settle(rows)
+    def update_statistics(self, rows: Split) -> None:
+        self.vae.update_statistics(rows)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
-        loss, u, seen = self.vae.judge(x, parents, self.beta)
-        nothing = seen.square().sum(-1).mean()
+        loss, u, condition = self.vae.negative_elbo(x, parents, self.beta)
+        nothing = condition.square().sum(-1).mean()
         with torch.no_grad():
-            told = (nothing - (self.network(u) - seen).square().sum(-1).mean()).clamp_min(0.0)
+            gained = (nothing - (self.network(u) - condition).square().sum(-1).mean()).clamp_min(0.0)
         # The gradient is reversed on its way to the encoder, as long as more can be read than the mean; and the value
         # is how much more: a probe that reads nothing is not a merit of the noise.
-        turn = (told > 0).to(u)
-        missed = (self.network((1 + turn) * u.detach() - turn * u) - seen).square().sum(-1)
-        whole: Tensor = loss + APART * (missed - missed.detach() + told)
+        turn = (gained > 0).to(u)
+        missed = (self.network((1 + turn) * u.detach() - turn * u) - condition).square().sum(-1)
+        whole: Tensor = loss + APART * (missed - missed.detach() + gained)
 
         return whole

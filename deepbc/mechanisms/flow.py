@@ -28,7 +28,7 @@ from deepbc.data.variables import Family
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome, held_out_gain
 from deepbc.mechanisms.gaussian import fit_gaussian
-from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_inward, map_sloped
+from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_and_jacobian, map_inward
 from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.mechanisms.splines import Spline
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
@@ -67,7 +67,12 @@ class Flow(Mechanism):
         correction: bool | None = None,
     ) -> None:
         super().__init__()
-        _check_layers(layers, LAYERS, "Flow layers")
+        if isinstance(layers, str) or not layers:
+            raise SettingError(f"Flow layers: expected a list of layers such as ['affine', 'spline'], got {layers!r}.")
+        for layer in layers:
+            if layer not in LAYERS:
+                hint = near(layer, LAYERS) or f"Known are: {', '.join(LAYERS)}."
+                raise SettingError(f"Flow layers: unknown layer {layer!r}. {hint}")
         self.layers, self.hidden = tuple(layers), check_units(hidden, "Flow hidden")
         if correction not in (None, True, False):
             raise SettingError(f"Flow correction: expected True, False or None, got {correction!r}.")
@@ -98,11 +103,11 @@ class Flow(Mechanism):
         self.register_buffer("corrected", torch.tensor(self.correction is True))
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
-        known = self.inputs.inward(parents)
+        scaled = self.inputs.inward(parents)
         components: list[Tensor] = []
 
         for k in range(self.value_dim):
-            context, component = self._context(known, components), slice(k, k + 1)
+            context, component = self._context(scaled, components), slice(k, k + 1)
             z = u[..., component]
             for layer in self._active():
                 z = layer.outward(z, context, component)
@@ -127,16 +132,17 @@ class Flow(Mechanism):
 
     @torch.no_grad()
     def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        context, into = self.inputs.inward_sloped(parents)
-        y, by_noise, by_context = map_sloped(u, context, [layer.outward_sloped for layer in self._active()])
-        x, slope = self.outer.outward_sloped(y)
+        context, into = self.inputs.inward_and_derivative(parents)
+        y, by_noise, by_context = map_and_jacobian(u, context, [layer.outward_and_jacobian for layer in self._active()])
+        x, slope = self.outer.outward_and_derivative(y)
 
         return x, slope * by_noise, slope * by_context * into
 
     @torch.no_grad()
     def abduct_and_jacobian(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
-        context, into = self.inputs.inward_sloped(parents)
-        u, _, by_context = map_sloped(z, context, [layer.inward_sloped for layer in reversed(self._inner())])
+        context, into = self.inputs.inward_and_derivative(parents)
+        maps = [layer.inward_and_jacobian for layer in reversed(self._inner())]
+        u, _, by_context = map_and_jacobian(z, context, maps)
 
         return u, by_context * into
 
@@ -207,8 +213,8 @@ class Flow(Mechanism):
     @torch.no_grad()
     def _start(self, rows: Split) -> dict[str, Tensor]:
         """Takes scales and first weights from the data; returns the weights of the linear law with Gaussian noise."""
-        self.inputs.see(rows.parents)
-        self.outer.see(rows.x)
+        self.inputs.calibrate(rows.parents)
+        self.outer.calibrate(rows.x)
         x, parents = rows.x[:ROWS_FOR_A_START], rows.parents[:ROWS_FOR_A_START]
         fit_gaussian(self.inputs.inward(parents), self.outer.inward(x)[0], self.bound.child.name)
 
@@ -241,13 +247,3 @@ class Flow(Mechanism):
         note = f"a linear law with Gaussian noise is kept: held-out gain of the flow {gain:.4f} ± {error:.4f} nats"
 
         return Outcome(held_out, (*outcome.notes, note))
-
-
-def _check_layers(layers: Sequence[str], known: Sequence[str], where: str) -> None:
-    if isinstance(layers, str) or not layers:
-        raise SettingError(f"{where}: expected a list of layers such as ['affine', 'spline'], got {layers!r}.")
-    for layer in layers:
-        if layer not in known:
-            raise SettingError(
-                f"{where}: unknown layer {layer!r}. {near(layer, known) or 'Known are: ' + ', '.join(known) + '.'}"
-            )

@@ -1,13 +1,17 @@
 r"""What laws with additive Gaussian noise share: :math:`x = b(m + L u)` for a mean :math:`m` and a factor :math:`L`."""
 
-__all__ = ["fit_gaussian", "invert_gaussian", "predict_gaussian"]
+__all__ = ["AdditiveGaussian", "fit_gaussian"]
+
+from abc import abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
+from deepbc.data.variables import Family
 from deepbc.errors import FitError
+from deepbc.mechanisms.base import Mechanism
 from deepbc.mechanisms.least_squares import least_squares
-from deepbc.mechanisms.links import Outer
+from deepbc.mechanisms.links import Inputs, Outer
 
 LEAST_SPREAD = 1e-9
 
@@ -34,14 +38,50 @@ def fit_gaussian(inputs: Tensor, outputs: Tensor, name: str) -> tuple[Tensor, Te
     return shift, slope, factor
 
 
-def predict_gaussian(outer: Outer, mean: Tensor, factor: Tensor, u: Tensor) -> Tensor:
-    """Computes values `(*batch, value)` from a mean `(*batch, value)`, a lower triangular factor and noise."""
-    return outer.outward(mean + u @ factor.T)
+class AdditiveGaussian(Mechanism):
+    """A law with additive Gaussian noise, of which a subclass says the mean and, where it learns one, the factor."""
 
+    shift: Tensor
+    slope: Tensor
+    factor: Tensor
 
-def invert_gaussian(outer: Outer, mean: Tensor, factor: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the noise `(*batch, value)` and the log-volume of the inverse `(*batch,)`."""
-    y, log_volume = outer.inward(x)
-    u = torch.linalg.solve_triangular(factor, (y - mean).unsqueeze(-1), upper=False).squeeze(-1)
+    def _build(self, family: Family, generator: Generator) -> None:
+        value = family.child.dim
+        self.outer = Outer(family.child)
+        self.inputs = Inputs(family.parents)
+        self.register_buffer("shift", torch.zeros(value, dtype=torch.float64))
+        self.register_buffer("slope", torch.zeros(family.parents_dim, value, dtype=torch.float64))
+        self.register_buffer("factor", torch.eye(value, dtype=torch.float64))
+        self._build_network(family, generator)
 
-    return u, (log_volume - factor.diagonal().log()).sum(-1)
+    def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
+        return self.outer.outward(self._mean(parents) + u @ self._factor().T)
+
+    def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+        (y, log_volume), factor = self.outer.inward(x), self._factor()
+        residual = (y - self._mean(parents)).unsqueeze(-1)
+        u = torch.linalg.solve_triangular(factor, residual, upper=False).squeeze(-1)
+
+        return u, (log_volume - factor.diagonal().log()).sum(-1)
+
+    @torch.no_grad()
+    def _solve(self, x: Tensor, parents: Tensor) -> None:
+        """Takes the scales from the data, and shift, slope and factor from least squares on scaled rows."""
+        self.outer.calibrate(x)
+        self.inputs.calibrate(parents)
+        y, _ = self.outer.inward(x)
+        solution = fit_gaussian(self.inputs.inward(parents), y, self.bound.child.name)
+        for buffer, solved in zip((self.shift, self.slope, self.factor), solution, strict=True):
+            buffer.copy_(solved)
+
+    @abstractmethod
+    def _build_network(self, family: Family, generator: Generator) -> None:
+        """Makes the weights that training finds, if any, beside those of least squares."""
+
+    @abstractmethod
+    def _mean(self, parents: Tensor) -> Tensor:
+        """Computes the mean :math:`m(x_{pa})` of the unbounded, scaled value, with shape `(*batch, value)`."""
+
+    @abstractmethod
+    def _factor(self) -> Tensor:
+        """Returns the lower triangular factor :math:`L`."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from deepbc.data.variables import Family, Variable, interior
+from deepbc.data.variables import Family, interior
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import Mechanism, Outcome
 from deepbc.mechanisms.discrete import Discrete
@@ -46,15 +46,24 @@ class Integer(Discrete):
     def __init__(self, law: Mechanism | None = None) -> None:
         super().__init__()
         chosen = Flow() if law is None else law
-        _check_continuous(chosen, isinstance(chosen, Mechanism) and not (chosen.given or chosen.discrete))
+        if not isinstance(chosen, Mechanism) or chosen.given or chosen.discrete:
+            raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {chosen!r}.")
         self.law = chosen
 
     def settings(self) -> dict[str, Any]:
         return {"law": type(self.law)(**self.law.settings())}
 
     def _build(self, family: Family, generator: Generator) -> None:
-        _check_integer(family.child.whole, family.child.name)
-        self.law = self.law.bind(Family(_continuous(family.child), family.parents), generator)
+        name = family.child.name
+        if not family.child.whole:
+            raise SettingError(
+                f"Variable {name!r}: Integer is the law of whole numbers. Declare its type with "
+                f"types={{{name!r}: 'integer'}}."
+            )
+        # The continuous law has bounds half a unit further out, which are never attained.
+        lower, upper = family.child.support
+        continuous = replace(family.child, whole=False, lower=lower, upper=upper)
+        self.law = self.law.bind(Family(continuous, family.parents), generator)
 
     def _region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region:
         return _between(self.law, lower, upper, parents)
@@ -69,8 +78,8 @@ class Integer(Discrete):
 
     def _fit(self, rows: Split, train: Train) -> Outcome:
         variable = self.bound.child
-        chance = torch.rand(rows.column.shape, generator=generator(0, variable.name, "spread"), dtype=torch.float64)
-        spread = (rows.column + chance.to(rows.column) - 0.5).clamp(*interior(*variable.support, rows.column.dtype))
+        uniform = torch.rand(rows.column.shape, generator=generator(0, variable.name, "spread"), dtype=torch.float64)
+        spread = (rows.column + uniform.to(rows.column) - 0.5).clamp(*interior(*variable.support, rows.column.dtype))
         outcome = self.law.fit(
             Split(spread, rows.context, rows.kept, rows.held),
             lambda learner, stage: train(_Rounded(learner), stage),
@@ -117,21 +126,3 @@ def _between(law: Mechanism, lower: Tensor, upper: Tensor, parents: Tensor) -> I
         ends.append(torch.where(end >= bounds[1], torch.inf, u))
 
     return Interval(*ends)
-
-
-def _continuous(variable: Variable) -> Variable:
-    """The variable that the continuous law has: the same, with bounds that are never attained."""
-    return replace(variable, whole=False, lower=variable.support[0], upper=variable.support[1])
-
-
-def _check_integer(whole: bool, name: str) -> None:
-    if not whole:
-        raise SettingError(
-            f"Variable {name!r}: Integer is the law of whole numbers. Declare its type with "
-            f"types={{{name!r}: 'integer'}}."
-        )
-
-
-def _check_continuous(law: object, continuous: bool) -> None:
-    if not continuous:
-        raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {law!r}.")

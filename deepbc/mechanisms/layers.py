@@ -3,7 +3,7 @@ r"""The layers of a flow of numbers: monotone maps of each component, given the 
 A layer also knows its derivatives, by what comes in and by the context, without a graph of what led to them.
 """
 
-__all__ = ["Affine", "Layer", "Sloped", "find_noise", "map_inward", "map_sloped"]
+__all__ = ["Affine", "Layer", "WithJacobian", "find_noise", "map_and_jacobian", "map_inward"]
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 LARGEST_LOG_SCALE = 7.0
 
 # What comes out of a layer, and its derivatives by what comes in and by the context; None where that does not count.
-Sloped = tuple[Tensor, Tensor, Tensor | None]
+WithJacobian = tuple[Tensor, Tensor, Tensor | None]
 
 
 class Layer(nn.Module, ABC):
@@ -38,7 +38,7 @@ class Layer(nn.Module, ABC):
         """Maps all components toward the noise."""
         return self.inward(z, context)[0]
 
-    def outward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
+    def outward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
         """Maps a lone component toward the value, with its derivatives."""
         outside, (by_z, by_context) = value_and_gradients(
             lambda z, context: self.outward(z, context, slice(None)), z, context
@@ -46,7 +46,7 @@ class Layer(nn.Module, ABC):
 
         return outside, by_z, by_context
 
-    def inward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
+    def inward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
         """Maps a lone component toward the noise, with its derivatives."""
         inside, (by_z, by_context) = value_and_gradients(self.only_inward, z, context)
 
@@ -75,8 +75,8 @@ def find_noise(z: Tensor, context: Tensor, layers: Sequence[Layer]) -> Tensor:
     return z
 
 
-def map_sloped(
-    z: Tensor, context: Tensor, layers: Sequence[Callable[[Tensor, Tensor], Sloped]]
+def map_and_jacobian(
+    z: Tensor, context: Tensor, layers: Sequence[Callable[[Tensor, Tensor], WithJacobian]]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Maps through layers, with the derivatives by what comes in, `(rows, 1)`, and by the context, `(rows, inputs)`."""
     by_z, by_context = torch.ones_like(z), torch.zeros_like(context)
@@ -124,7 +124,7 @@ class Affine(Layer):
 
         return (z - shift) * (-log_scale).exp(), -log_scale
 
-    def outward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
+    def outward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
         if self.constant:
             shift, log_scale = self._shift_and_log_scale(context, slice(None))
             return torch.addcmul(shift, log_scale.exp(), z), log_scale.exp(), None
@@ -135,7 +135,7 @@ class Affine(Layer):
         # The value to the last digit as it is without slopes: next to a bound, a digit is a large noise.
         return torch.addcmul(shift, scale, z), scale, torch.addcmul(shifts, scale * z, widens)
 
-    def inward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
+    def inward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
         if self.constant:
             shift, log_scale = self._shift_and_log_scale(context, slice(None))
             return (z - shift) * (-log_scale).exp(), (-log_scale).exp(), None
@@ -151,11 +151,11 @@ class Affine(Layer):
         assert isinstance(self.parameters_of, Conditioner)  # noqa: S101 # it is not constant
         outputs, slopes = self.parameters_of.derive(context)
         added, widened = outputs[:, :1], outputs[:, 1:]
-        spread, bent = self.log_spread.exp(), torch.tanh(widened / LARGEST_LOG_SCALE)
+        spread, squashed = self.log_spread.exp(), torch.tanh(widened / LARGEST_LOG_SCALE)
         shift = torch.addcmul(nn.functional.linear(context, self.slope, self.shift), spread, added)
         shifts = torch.addcmul(self.slope, spread, slopes[:, 0])
 
-        return shift, self.log_spread + LARGEST_LOG_SCALE * bent, shifts, (1 - bent.square()) * slopes[:, 1]
+        return shift, self.log_spread + LARGEST_LOG_SCALE * squashed, shifts, (1 - squashed.square()) * slopes[:, 1]
 
     def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
         """Least squares of each component on what it may see, and the spread of what remains."""

@@ -32,7 +32,7 @@ class Scaling(nn.Module):
         self.register_buffer("shift", torch.zeros(dim, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(dim, dtype=torch.float64))
 
-    def see(self, rows: Tensor) -> None:
+    def calibrate(self, rows: Tensor) -> None:
         """Takes mean and standard deviation from rows of shape `(rows, dim)`."""
         self.shift.copy_(rows.mean(0))
         spread = (rows - self.shift).square().mean(0).sqrt()
@@ -58,9 +58,9 @@ class Outer(nn.Module):
         (self.lower, self.upper), self.bounded = variable.support, variable.bounded
         self.scaling = Scaling(variable.dim)
 
-    def see(self, x: Tensor) -> None:
+    def calibrate(self, x: Tensor) -> None:
         """Takes the scale from values of shape `(rows, value)`."""
-        self.scaling.see(self._unbound(x)[0])
+        self.scaling.calibrate(self._unbound(x)[0])
 
     def inward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         r"""Computes :math:`y` and :math:`\log |dy / dx|`, both with shape `(*batch, value)`; NaN outside the bounds."""
@@ -76,7 +76,7 @@ class Outer(nn.Module):
         """Computes :math:`x`, with shape `(*batch, value)`."""
         return self._bound(self.scaling.outward(y))
 
-    def outward_sloped(self, y: Tensor) -> tuple[Tensor, Tensor]:
+    def outward_and_derivative(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Computes :math:`x` and :math:`dx / dy`, both with shape `(*batch, value)`."""
         x, scale = self.outward(y), self.scaling.scale
         if not self.bounded:
@@ -89,7 +89,7 @@ class Outer(nn.Module):
 
         return x, torch.where((x > first) & (x < last), scale * slope, 0.0)
 
-    def scaled_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def scaled_and_derivative(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Computes :math:`y` and :math:`dy / dx`, both with shape `(*batch, value)`."""
         y, scale = self.scaled(x), self.scaling.scale
         if not self.bounded:
@@ -146,20 +146,21 @@ class Inputs(nn.Module):
         self.dims = [parent.dim for parent in parents]
         self.outers = nn.ModuleList(Outer(parent) for parent in parents)
 
-    def see(self, parents: Tensor) -> None:
+    def calibrate(self, parents: Tensor) -> None:
         """Takes the scales from parents of shape `(rows, parents)`."""
         for outer, part in self._parts(parents):
-            outer.see(part)
+            outer.calibrate(part)
 
     def inward(self, parents: Tensor) -> Tensor:
         """Computes what the law sees, with shape `(*batch, parents)`."""
         return concat_last([outer.scaled(part) for outer, part in self._parts(parents)], parents)
 
-    def inward_sloped(self, parents: Tensor) -> tuple[Tensor, Tensor]:
+    def inward_and_derivative(self, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes what the law sees and its derivative by each parent's component, both `(*batch, parents)`."""
-        sloped = [outer.scaled_sloped(part) for outer, part in self._parts(parents)]
+        parts = [outer.scaled_and_derivative(part) for outer, part in self._parts(parents)]
+        scaled, slopes = [y for y, _ in parts], [slope for _, slope in parts]
 
-        return concat_last([seen for seen, _ in sloped], parents), concat_last([slope for _, slope in sloped], parents)
+        return concat_last(scaled, parents), concat_last(slopes, parents)
 
     def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
         parts = parents.split(self.dims, dim=-1) if self.dims else ()

@@ -62,8 +62,12 @@ class Predictor(Mechanism):
         return f"value={self.value}"
 
     def _build(self, family: Family, generator: Generator) -> None:
-        _check_parents(family.child.name, len(family.parents))
-        check_value_dim(family.child.name, family.child.dim, self.value, "Predictor")
+        name = family.child.name
+        if not family.parents:
+            raise SettingError(
+                f"Variable {name!r}: a Predictor is a function of its parents, and it has none. Add an edge."
+            )
+        check_value_dim(name, family.child.dim, self.value, "Predictor")
         function = self._source[0]
         self.module = copy.deepcopy(function).double().eval() if isinstance(function, nn.Module) else None
 
@@ -143,10 +147,3 @@ class _Differences(torch.autograd.Function):
             columns.append((weights * rise).sum(-1) / (2 * step))
 
         return torch.stack(columns, dim=-1), None, None
-
-
-def _check_parents(name: str, parents: int) -> None:
-    if not parents:
-        raise SettingError(
-            f"Variable {name!r}: a Predictor is a function of its parents, and it has none. Add an edge."
-        )

@@ -31,7 +31,7 @@ from deepbc.numerics.truncated_normal import (
     truncated,
 )
 
-# Regions are drawn in by so much of a noise, or by this part of their width, so that rounding cannot leave them.
+# Regions are shrunk by so much of a noise, or by this part of their width, so that rounding cannot leave them.
 INTERIOR_MARGIN, PART = 1e-6, 0.1
 # How far inside a noise is where there is no side.
 INWARD = -1e3
@@ -61,8 +61,12 @@ class Region(ABC):
         """How far a noise `(*batch, noise)` is outside, side by side, with shape `(*batch, sides)`; below 0 inside."""
 
     @abstractmethod
-    def draw(self, chance: Tensor) -> Tensor:
-        """Draws noise from it by uniform random numbers, both with shape `(*batch, noise)`."""
+    def draw(self, uniform: Tensor) -> Tensor:
+        """Draws noise from it from uniform random numbers, both with shape `(*batch, noise)`."""
+
+    @abstractmethod
+    def take(self, rows: Tensor) -> "Region":
+        """Takes the given rows along the last axis of the batch."""
 
     @abstractmethod
     def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
@@ -90,6 +94,9 @@ class Interval(Region):
     def __init__(self, lower: Tensor, upper: Tensor) -> None:
         self.lower, self.upper = lower, upper
 
+    def take(self, rows: Tensor) -> "Interval":
+        return Interval(self.lower[..., rows, :], self.upper[..., rows, :])
+
     def log_mass(self) -> Tensor:
         return log_mass(self.lower, self.upper).squeeze(-1)
 
@@ -97,7 +104,7 @@ class Interval(Region):
         return mean_between(self.lower, self.upper)
 
     def nearest(self, u: Tensor) -> Tensor:
-        low, high = self._drawn_in()
+        low, high = self._shrunk()
         there = (u > self.lower) & (u < self.upper)
 
         return torch.where(there, u, torch.maximum(torch.minimum(u, high), low))
@@ -107,22 +114,22 @@ class Interval(Region):
 
         return torch.where(sides.isfinite(), sides, INWARD)
 
-    def draw(self, chance: Tensor) -> Tensor:
-        low, high = self._drawn_in()
+    def draw(self, uniform: Tensor) -> Tensor:
+        low, high = self._shrunk()
 
-        return quantile_between(chance, low, high)
+        return quantile_between(uniform, low, high)
 
     def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
-        low, high = self._drawn_in()
+        low, high = self._shrunk()
         z, mass = truncated(w, (low - centre) / width, (high - centre) / width)
 
-        return centre + width * z, _volume(mass, w, z)
+        return centre + width * z, _terms(mass, w, z).sum(-1)
 
-    def _drawn_in(self) -> tuple[Tensor, Tensor]:
+    def _shrunk(self) -> tuple[Tensor, Tensor]:
         finite = (self.upper - self.lower).isfinite()
-        hair = torch.where(finite, PART * (self.upper - self.lower), INTERIOR_MARGIN).clamp(max=INTERIOR_MARGIN)
+        margin = torch.where(finite, PART * (self.upper - self.lower), INTERIOR_MARGIN).clamp(max=INTERIOR_MARGIN)
 
-        return self.lower + hair, self.upper - hair
+        return self.lower + margin, self.upper - margin
 
 
 class Wedge(Region):
@@ -137,6 +144,9 @@ class Wedge(Region):
     def __init__(self, x: Tensor, means: Tensor, offset: float) -> None:
         self.chosen, self.base = x > 0.5, ~(x > 0.5).any(-1, keepdim=True)
         self.means, self.offset = means, offset
+
+    def take(self, rows: Tensor) -> "Wedge":
+        return Wedge(self.chosen[..., rows, :].to(self.means), self.means[..., rows, :], self.offset)
 
     def log_mass(self) -> Tensor:
         base = torch.special.log_ndtr(self.offset - self.means).sum(-1)
@@ -176,9 +186,9 @@ class Wedge(Region):
 
         return torch.cat([(g - highest).masked_fill(self.chosen, INWARD), above_base], dim=-1)
 
-    def draw(self, chance: Tensor) -> Tensor:
-        t = torch.where(self.base, self.offset, self._draw_height(self._own(chance)))
-        below = quantile_between(chance, torch.full_like(chance, -torch.inf), t - INTERIOR_MARGIN - self.means)
+    def draw(self, uniform: Tensor) -> Tensor:
+        t = torch.where(self.base, self.offset, self._draw_height(self._own(uniform)))
+        below = quantile_between(uniform, torch.full_like(uniform, -torch.inf), t - INTERIOR_MARGIN - self.means)
 
         return torch.where(self.chosen, t - self.means, below)
 
@@ -206,9 +216,9 @@ class Wedge(Region):
         own = self._own(self.means)
         others = torch.special.log_ndtr(t.unsqueeze(-1) - self.means.unsqueeze(-2))
 
-        beside: Tensor = others.masked_fill(self.chosen.unsqueeze(-2), 0.0).sum(-1)
+        product: Tensor = others.masked_fill(self.chosen.unsqueeze(-2), 0.0).sum(-1)
 
-        return beside - 0.5 * (t - own).square() - LOG_SQRT_2PI
+        return product - 0.5 * (t - own).square() - LOG_SQRT_2PI
 
     @torch.no_grad()
     def _peak(self) -> Tensor:
@@ -234,7 +244,7 @@ class Wedge(Region):
 
         return t, self._height(t) + weight
 
-    def _draw_height(self, chance: Tensor) -> Tensor:
+    def _draw_height(self, uniform: Tensor) -> Tensor:
         """Draws t by the table of its distribution, with shape `(*batch, 1)`."""
         peak = self._peak()
         start = (peak - REACH).clamp_min(self.offset + INTERIOR_MARGIN)
@@ -242,17 +252,13 @@ class Wedge(Region):
         t = start + (peak + REACH - start) * steps
         height = self._height(t)
         density = (height - height.amax(-1, keepdim=True)).exp()
-        chances = torch.cat([torch.zeros_like(peak), ((density[..., 1:] + density[..., :-1]) / 2).cumsum(-1)], dim=-1)
-        chances = chances / chances[..., -1:]
-        place = torch.searchsorted(chances, chance.contiguous(), right=True).clamp(1, STEPS)
-        low, high = chances.gather(-1, place - 1), chances.gather(-1, place)
-        part = ((chance - low) / (high - low).clamp_min(1e-300)).clamp(0.0, 1.0)
+        cdf = torch.cat([torch.zeros_like(peak), ((density[..., 1:] + density[..., :-1]) / 2).cumsum(-1)], dim=-1)
+        cdf = cdf / cdf[..., -1:]
+        place = torch.searchsorted(cdf, uniform.contiguous(), right=True).clamp(1, STEPS)
+        low, high = cdf.gather(-1, place - 1), cdf.gather(-1, place)
+        part = ((uniform - low) / (high - low).clamp_min(1e-300)).clamp(0.0, 1.0)
 
         return torch.lerp(t.gather(-1, place - 1), t.gather(-1, place), part)
-
-
-def _volume(mass: Tensor, w: Tensor, z: Tensor) -> Tensor:
-    return _terms(mass, w, z).sum(-1)
 
 
 def _terms(mass: Tensor, w: Tensor, z: Tensor) -> Tensor:

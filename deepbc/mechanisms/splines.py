@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from zuko.transforms import MonotonicRQSTransform
 
-from deepbc.mechanisms.layers import Layer, Sloped
+from deepbc.mechanisms.layers import Layer, WithJacobian
 from deepbc.nn.conditioner import Constant, Parameters
 
 BOX = 5.0
@@ -59,15 +59,15 @@ class Spline(Layer):
 
         return inside, log_slope
 
-    def outward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
+    def outward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
         if not self.constant:
-            return super().outward_sloped(z, context)
-        return *self._bins().outward_sloped(z), None
+            return super().outward_and_jacobian(z, context)
+        return *self._bins().outward_and_jacobian(z), None
 
-    def inward_sloped(self, z: Tensor, context: Tensor) -> Sloped:
+    def inward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
         if not self.constant:
-            return super().inward_sloped(z, context)
-        return *self._bins().inward_sloped(z), None
+            return super().inward_and_jacobian(z, context)
+        return *self._bins().inward_and_jacobian(z), None
 
     def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
         """Maps quantiles of the rows to those of the standard normal, or is the identity."""
@@ -172,13 +172,13 @@ class _Bins:
         """Maps toward the value."""
         return torch.where(y.isinf(), y, self._outward(y.flatten())[0].view_as(y))
 
-    def inward_sloped(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def inward_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the noise, with the slope."""
         y, z, s, d0, more, c, q = self._inward(x.flatten())
 
         return y.view_as(x), _steep(z, s, d0, more, c, q).view_as(x)
 
-    def outward_sloped(self, y: Tensor) -> tuple[Tensor, Tensor]:
+    def outward_and_jacobian(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Maps toward the value, with the slope."""
         x, z, s, d0, more, c = self._outward(y.flatten())
 

@@ -91,16 +91,16 @@ class Conditioner(Parameters):
     def forward(self, context: Tensor, components: slice) -> Tensor:
         # Each component sees its own part of the context, and one without siblings all of it.
         alone = len(self.mask) == 1
-        seen = context if alone else context.unsqueeze(-2) * self.mask[components]
+        masked = context if alone else context.unsqueeze(-2) * self.mask[components]
         if self.layers and not torch.is_grad_enabled():
-            return self._run(seen.unsqueeze(-2) if alone else seen, components)
+            return self._run(masked.unsqueeze(-2) if alone else masked, components)
 
-        outputs = _each(seen, self.linear[components], self.bias[components])
+        outputs = _each(masked, self.linear[components], self.bias[components])
         if self.layers:
-            hidden = seen
+            hidden = masked
             for layer in self.layers:
                 hidden = layer(hidden, components)
-            outputs = outputs + _each(hidden, _laid(self.last[components]))
+            outputs = outputs + _each(hidden, _column_major(self.last[components]))
 
         return outputs.unsqueeze(-2) if alone else outputs
 
@@ -118,10 +118,10 @@ class Conditioner(Parameters):
 
         return derive_network(self._network(0), context)
 
-    def _run(self, seen: Tensor, components: slice) -> Tensor:
+    def _run(self, masked: Tensor, components: slice) -> Tensor:
         """Computes the parameters `(*batch, components, outputs)` without a graph of what led to them."""
-        *batch, count, inputs = seen.shape
-        rows = seen.reshape(math.prod(batch), count, inputs)
+        *batch, count, inputs = masked.shape
+        rows = masked.reshape(math.prod(batch), count, inputs)
         numbers = range(len(self.mask))[components]
         parts = [run_network(self._network(number), rows[:, k]) for k, number in enumerate(numbers)]
         joined = torch.stack(parts, dim=1) if count > 1 else parts[0]
@@ -133,7 +133,7 @@ class Conditioner(Parameters):
 
         return Network(
             [(layer.weight[component], layer.bias[component]) for layer in layers],
-            _laid(self.last[component]),
+            _column_major(self.last[component]),
             self.linear[component],
             self.bias[component],
         )
@@ -156,7 +156,7 @@ class _Units(nn.Module):
         return _each(hidden, self.weight[components], self.bias[components]).sigmoid_()
 
 
-def _laid(last: Tensor) -> Tensor:
+def _column_major(last: Tensor) -> Tensor:
     """Weights of few outputs, laid out so that products with them take half the time."""
     return last.mT.contiguous().mT
 

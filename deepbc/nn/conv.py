@@ -39,8 +39,8 @@ def start(network: nn.Module, generator: Generator) -> None:
         if not isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             continue
         # Each place of a transposed convolution sees only every other row and column of its kernel.
-        seen = module.weight[:, 0].numel() / 4 if isinstance(module, nn.ConvTranspose2d) else module.weight[0].numel()
-        scale = 0.0 if isinstance(module, _Modulation) else GAIN / math.sqrt(max(1, seen))
+        fan_in = module.weight[:, 0].numel() / 4 if isinstance(module, nn.ConvTranspose2d) else module.weight[0].numel()
+        scale = 0.0 if isinstance(module, _Modulation) else GAIN / math.sqrt(max(1, fan_in))
         with torch.no_grad():
             module.weight.copy_(scale * torch.randn(module.weight.shape, generator=generator))
             if module.bias is not None:
@@ -96,11 +96,11 @@ class Reader(Network):
         self.last = nn.Linear(UNITS, outputs)
 
     def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
-        seen = self.condition(condition)
+        code = self.condition(condition)
         features = functional.pixel_unshuffle(functional.pad(inputs, self.grid.pad), 2)
         for layer, modulation in zip(self.layers, self.modulations, strict=True):
-            features = modulation(layer(features), seen)
-        hidden = functional.silu(self.hidden(torch.cat([features.flatten(1), seen], dim=1)))
+            features = modulation(layer(features), code)
+        hidden = functional.silu(self.hidden(torch.cat([features.flatten(1), code], dim=1)))
         outputs: Tensor = self.last(hidden)
 
         return outputs
@@ -132,11 +132,11 @@ class Drawer(Network):
         self.last = nn.Conv2d(half, 4 * shape[0], 3, 1, 1)
 
     def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
-        seen = self.condition(condition)
-        hidden = functional.silu(self.hidden(torch.cat([inputs, seen], dim=1)))
+        code = self.condition(condition)
+        hidden = functional.silu(self.hidden(torch.cat([inputs, code], dim=1)))
         coarse = self.coarse(hidden).reshape(-1, self.channels, self.grid.rows, self.grid.columns)
-        features = self.modulations[0](self.first(self.before(coarse, seen)), seen)
+        features = self.modulations[0](self.first(self.before(coarse, code)), code)
         for layer, modulation in zip(self.layers, self.modulations[1:], strict=True):
-            features = modulation(layer(features), seen)
+            features = modulation(layer(features), code)
 
         return functional.pixel_shuffle(self.last(features), 2)[..., : self.grid.height, : self.grid.width]

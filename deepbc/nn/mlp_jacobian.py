@@ -2,7 +2,7 @@ r"""Networks of logistic units with their derivatives, without a graph of what l
 
 A unit's slope follows from its value, :math:`\sigma' = \sigma (1 - \sigma)`, so that derivatives are swept through the
 layers beside the values: outward, an input after the other, or back inward, an output after the other. Rows pass in
-blocks, all of which use the same few sheets of memory: memory that is touched for the first time is what a large batch
+blocks, all of which use one preallocated workspace: memory that is touched for the first time is what a large batch
 would wait for.
 """
 
@@ -38,66 +38,66 @@ class Network:
 
 
 @torch.no_grad()
-def run_network(network: Network, seen: Tensor) -> Tensor:
+def run_network(network: Network, x: Tensor) -> Tensor:
     """Computes the outputs, with shape `(rows, outputs)`, of inputs with shape `(rows, inputs)`."""
 
-    def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return (_outputs(network, block, _values(block, network.layers, sheets)[-1]),)
+    def run(block: Tensor, workspace: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return (_outputs(network, block, _values(block, network.layers, workspace)[-1]),)
 
-    return _in_blocks(run, seen, network, sheets=2)[0]
+    return _in_blocks(run, x, network, buffers=2)[0]
 
 
 @torch.no_grad()
-def derive_network(network: Network, seen: Tensor) -> tuple[Tensor, Tensor]:
+def derive_network(network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the outputs as `run_network` does, and their derivatives, with shape `(rows, outputs, inputs)`."""
     inputs, outputs = network.linear.shape
     if inputs <= outputs:
-        found, *slopes = _in_blocks(_sweep_outward(network), seen, network, sheets=2 + inputs)
+        found, *slopes = _in_blocks(_forward_mode(network), x, network, buffers=2 + inputs)
         return found, torch.stack(slopes, dim=-1)
 
-    found, *slopes = _in_blocks(_sweep_inward(network), seen, network, sheets=2 + len(network.layers))
+    found, *slopes = _in_blocks(_reverse_mode(network), x, network, buffers=2 + len(network.layers))
 
     return found, torch.stack(slopes, dim=-2)
 
 
-# Computes columns of a block of rows, on sheets of memory.
+# Computes columns of a block of rows, in a workspace.
 _Run = Callable[[Tensor, Sequence[Tensor]], tuple[Tensor, ...]]
 
 
-def _in_blocks(run: _Run, seen: Tensor, network: Network, sheets: int) -> list[Tensor]:
+def _in_blocks(run: _Run, x: Tensor, network: Network, buffers: int) -> list[Tensor]:
     widest = max(len(bias) for _, bias in network.layers)
-    blocks = seen.split(max(1, BLOCK // widest))
+    blocks = x.split(max(1, BLOCK // widest))
     # In one piece: libraries that return much freed memory to the system return many pieces sooner than one.
-    room = seen.new_empty(sheets, len(blocks[0]) * widest).unbind()
-    parts = [run(block, room) for block in blocks]
+    workspace = x.new_empty(buffers, len(blocks[0]) * widest).unbind()
+    parts = [run(block, workspace) for block in blocks]
 
     return [torch.cat(part) for part in zip(*parts, strict=True)] if len(parts) > 1 else [*parts[0]]
 
 
-def _values(block: Tensor, layers: Sequence[tuple[Tensor, Tensor]], sheets: Sequence[Tensor]) -> list[Tensor]:
-    """The values of each layer's units, on the sheets in turn; those of layers further back may be gone."""
+def _values(block: Tensor, layers: Sequence[tuple[Tensor, Tensor]], workspace: Sequence[Tensor]) -> list[Tensor]:
+    """The values of each layer's units, in one buffer after the other; those of layers further back may be gone."""
     values: list[Tensor] = []
     for k, (weight, bias) in enumerate(layers):
-        sums = _on(sheets[k % len(sheets)], block, weight)
+        sums = _view(workspace[k % len(workspace)], block, weight)
         values.append(torch.addmm(bias, values[-1] if values else block, weight, out=sums).sigmoid_())
 
     return values
 
 
-def _sweep_outward(network: Network) -> _Run:
+def _forward_mode(network: Network) -> _Run:
     """The outputs, and their derivatives by each input."""
     (first, _), *others = network.layers
 
-    def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        spare, own, *free = sheets
+    def run(block: Tensor, workspace: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        spare, own, *free = workspace
         (hidden,) = _values(block, network.layers[:1], [own])
-        swept = [_steepen(by, hidden, _on(sheet, block, first)) for by, sheet in zip(first, free, strict=True)]
+        swept = [_times_slope(by, hidden, _view(buffer, block, first)) for by, buffer in zip(first, free, strict=True)]
         for weight, bias in others:
             (hidden,) = _values(hidden, [(weight, bias)], [spare])
             spare, own = own, spare
             for k, sweep in enumerate(swept):
-                after = torch.mm(sweep, weight, out=_on(spare, block, weight))
-                swept[k] = _steepen(after, hidden, after)
+                after = torch.mm(sweep, weight, out=_view(spare, block, weight))
+                swept[k] = _times_slope(after, hidden, after)
                 spare, free[k] = free[k], spare
 
         pairs = zip(network.linear, swept, strict=True)
@@ -107,28 +107,28 @@ def _sweep_outward(network: Network) -> _Run:
     return run
 
 
-def _sweep_inward(network: Network) -> _Run:
+def _reverse_mode(network: Network) -> _Run:
     """The outputs, and the derivatives of each by all inputs."""
     (first, _), *others = network.layers
 
-    def run(block: Tensor, sheets: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        spare, other, *kept = sheets
+    def run(block: Tensor, workspace: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        spare, other, *kept = workspace
         values = _values(block, network.layers, kept)
         slopes = []
         for sweep, by in zip(network.last.T, network.linear.T, strict=True):
             for hidden, (weight, _) in zip(reversed(values[1:]), reversed(others), strict=True):
-                steep = _steepen(sweep, hidden, _on(spare, block, weight))
-                sweep = torch.mm(steep, weight.T, out=_on(other, block, weight.T))
-            slopes.append(torch.addmm(by, _steepen(sweep, values[0], _on(spare, block, first)), first.T))
+                steep = _times_slope(sweep, hidden, _view(spare, block, weight))
+                sweep = torch.mm(steep, weight.T, out=_view(other, block, weight.T))
+            slopes.append(torch.addmm(by, _times_slope(sweep, values[0], _view(spare, block, first)), first.T))
 
         return _outputs(network, block, values[-1]), *slopes
 
     return run
 
 
-def _steepen(sweep: Tensor, hidden: Tensor, sheet: Tensor) -> Tensor:
+def _times_slope(sweep: Tensor, hidden: Tensor, buffer: Tensor) -> Tensor:
     """Multiplies by the slopes of logistic units, of which the values are given."""
-    steep: Tensor = torch.ops.aten.sigmoid_backward.grad_input(sweep, hidden, grad_input=sheet)
+    steep: Tensor = torch.ops.aten.sigmoid_backward.grad_input(sweep, hidden, grad_input=buffer)
 
     return steep
 
@@ -137,8 +137,8 @@ def _outputs(network: Network, block: Tensor, hidden: Tensor) -> Tensor:
     return torch.addmm(network.bias, block, network.linear).add_(hidden @ network.last)
 
 
-def _on(sheet: Tensor, block: Tensor, weight: Tensor) -> Tensor:
-    """The place on a sheet for what weights make of a block of rows."""
+def _view(buffer: Tensor, block: Tensor, weight: Tensor) -> Tensor:
+    """The part of a buffer for what weights make of a block of rows."""
     rows, width = len(block), weight.shape[-1]
 
-    return sheet[: rows * width].view(rows, width)
+    return buffer[: rows * width].view(rows, width)

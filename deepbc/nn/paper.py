@@ -1,15 +1,15 @@
 """The networks of the paper, and what it prints of them.
 
 Those of faces have batch normalisations, whose running averages lag behind the weights and are not those of averaged
-weights at all. So `settle` measures them anew, on rows, wherever weights are judged or kept: they are a function of the
-weights and the data, and a killed fit need not remember them.
+weights at all. So `update_batch_norm` measures them anew, on rows, wherever weights are evaluated or kept: they are a
+function of the weights and the data, and a killed fit need not remember them.
 
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), appendix B.3.2.
     Rethinking "Batch" in BatchNorm (Wu and Johnson, 2021), section 3: statistics of the weights as they are.
 """
 
-__all__ = ["FaceClassifier", "FaceDrawer", "FaceReader", "PaperDrawer", "PaperReader", "settle"]
+__all__ = ["FaceClassifier", "FaceDrawer", "FaceReader", "PaperDrawer", "PaperReader", "update_batch_norm"]
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -172,12 +172,12 @@ class FaceClassifier(nn.Module):
         if not self.training or self.stream is None:
             return hidden
 
-        chance = torch.rand(hidden.shape, generator=self.stream, dtype=hidden.dtype).to(hidden.device)
+        uniform = torch.rand(hidden.shape, generator=self.stream, dtype=hidden.dtype).to(hidden.device)
 
-        return hidden * (chance >= DROPPED) / (1 - DROPPED)
+        return hidden * (uniform >= DROPPED) / (1 - DROPPED)
 
 
-def settle(network: nn.Module, ask: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
+def update_batch_norm(network: nn.Module, ask: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
     """Measures the statistics of batch normalisations anew, for the weights as they are; without any, asks nothing.
 
     Args:

@@ -38,7 +38,7 @@ from deepbc.numerics.seeding import generator
 from deepbc.progress import progress as bar
 from deepbc.storage import read_folder, write_folder
 from deepbc.training.checkpoint import Checkpoint, fingerprint
-from deepbc.training.distributed import Share, shared
+from deepbc.training.distributed import shared
 from deepbc.training.trainer import Learner, Split, Trainer, Training
 
 KIND, STAGE = "set of classifiers", "classifier"
@@ -84,7 +84,7 @@ class Classifier(Learner):
         shape: The channels, height and width of an image.
     """
 
-    judged: ClassVar[int] = CHUNK
+    eval_chunk: ClassVar[int] = CHUNK
 
     weights: Tensor
     odds: Tensor
@@ -162,23 +162,15 @@ class Classifiers:
         return self._each(images, lambda classifier, rows: classifier(rows)[:, 0])
 
     def probabilities(self, images: Any) -> dict[str, Tensor]:
-        """Computes the probability that the label of each attribute is 1, float64 with shape `(*batch,)`.
-
-        Args:
-            images: As for `read`.
-        """
+        """Computes the probability that the label of each attribute is 1, of images and in the shape as in `read`."""
         return self._each(images, lambda classifier, rows: classifier.logit(rows).sigmoid())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Saves the classifiers as a folder of a manifest and weights; an older one of that name is replaced."""
-        content = {
-            "shape": list(self.shape),
-            "accuracy": {name: asdict(each) for name, each in self.accuracy.items()},
-        }
+        accuracy = {name: asdict(each) for name, each in self.accuracy.items()}
         states = {name: each.state_dict() for name, each in self.classifiers.items()}
-        write_folder(
-            folder, KIND, content, {f"{name}/{key}": each for name in states for key, each in states[name].items()}
-        )
+        tensors = {f"{name}/{key}": each for name, state in states.items() for key, each in state.items()}
+        write_folder(folder, KIND, {"shape": list(self.shape), "accuracy": accuracy}, tensors)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Classifiers":
@@ -212,8 +204,8 @@ class Classifiers:
         return {name: torch.cat(parts).reshape(batch) for name, parts in answers.items()}
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}: {each.accuracy:.1%}" for name, each in self.accuracy.items())
-        return f"Classifiers({told} right)"
+        parts = ", ".join(f"{name}: {each.accuracy:.1%}" for name, each in self.accuracy.items())
+        return f"Classifiers({parts} right)"
 
 
 def train_classifiers(
@@ -257,18 +249,20 @@ def train_classifiers(
     check_finite(x, "images")
 
     share = shared()
-    kept = _checkpoint(checkpoint, [list(columns), shape, asdict(training), seed], [x, *columns.values()], share)
+    fit = [list(columns), shape, asdict(training), seed]
+    key = "" if checkpoint is None else fingerprint(fit, [x, *columns.values()])
+    kept = Checkpoint(checkpoint, key, writes=share.first)
     made, accuracy = {}, {}
     with bar("classifiers", len(columns), progress if share.first else False) as shown:
         for name, y in columns.items():
 
-            def tell(stage: str, epoch: int, loss: float, name: str = name) -> None:
-                shown.tell(f"{name}: epoch {epoch}, held-out {loss:.4f}")
+            def on_epoch(stage: str, epoch: int, loss: float, name: str = name) -> None:
+                shown.describe(f"{name}: epoch {epoch}, held-out {loss:.4f}")
 
-            judged, rows = _split(x, y, training.validation, generator(seed, name, "split"))
-            loop = Trainer(training, rows, name, seed, share, kept, tell)
+            scored, rows = _split(x, y, training.validation, generator(seed, name, "split"))
+            loop = Trainer(training, rows, name, seed, share, kept, on_epoch)
             made[name] = _trained(shape, rows, loop)
-            accuracy[name] = _judged(made[name].logit, x, y, judged, loop.curves[STAGE].seconds)
+            accuracy[name] = _score(made[name].logit, x, y, scored, loop.curves[STAGE].seconds)
             shown.advance()
 
     return Classifiers(made, accuracy)
@@ -281,30 +275,27 @@ def check_labels(labels: Mapping[str, Any]) -> dict[str, Tensor]:
         where = f"labels, {name!r}"
         y = column.double() if isinstance(column, Tensor) and column.dtype == torch.bool else read_column(column, where)
         check_range(y, 0, 1, where, whole=True)
-        _check_both_labels(int((y == 0).sum()), int((y == 1).sum()), FEWEST, where)
+        zeros, ones = int((y == 0).sum()), int((y == 1).sum())
+        if min(zeros, ones) < FEWEST:
+            raise DataError(
+                f"{where}: expected at least {FEWEST} rows of each label, got {zeros} of 0 and {ones} of 1. Give more "
+                f"rows; an attribute that hardly varies cannot be learned."
+            )
         read[name] = y
 
     return read
 
 
-def _checkpoint(
-    folder: str | os.PathLike[str] | None, settings: list[Any], data: list[Tensor], share: Share
-) -> Checkpoint:
-    key = "" if folder is None else fingerprint(settings, data)
-
-    return Checkpoint(folder, key, writes=share.first)
-
-
 def _split(x: Tensor, y: Tensor, validation: float, stream: Generator) -> tuple[Tensor, Split]:
-    """Splits the rows of each label alike: those to be judged at the end, those held out, those to learn from."""
+    """Splits the rows of each label alike: those to be scored at the end, those held out, those to learn from."""
     parts: list[tuple[Tensor, ...]] = []
     for label in (0, 1):
         rows = (y == label).nonzero()[:, 0]
         half = max(1, round(validation / 2 * len(rows)))
         parts.append(rows[torch.randperm(len(rows), generator=stream)].tensor_split([half, 2 * half]))
-    judged, held, kept = (torch.cat(both).sort().values for both in zip(*parts, strict=True))
+    scored, held, kept = (torch.cat(both).sort().values for both in zip(*parts, strict=True))
 
-    return judged, Split(x, y[:, None], kept, held)
+    return scored, Split(x, y[:, None], kept, held)
 
 
 def _trained(shape: tuple[int, int, int], rows: Split, train: Trainer) -> Classifier:
@@ -343,24 +334,24 @@ def _platt(logits: Tensor, y: Tensor) -> Tensor:
     return torch.cat([both.new_tensor([LEAST_SLOPE]), _regressed(constant[:, None], LEAST_SLOPE * logits, targets)])
 
 
-def _regressed(known: Tensor, offset: Tensor, targets: Tensor) -> Tensor:
+def _regressed(design: Tensor, offset: Tensor, targets: Tensor) -> Tensor:
     """Fits a logistic regression by Newton's method, with steps halved until the loss falls.
 
     Args:
-        known: What is known of each row, with shape `(rows, inputs)`.
+        design: The inputs of each row, with shape `(rows, inputs)`.
         offset: What is added to the logit, with shape `(rows,)`.
         targets: Labels, or probabilities, with shape `(rows,)`.
     """
 
     def loss(weights: Tensor) -> Tensor:
-        return functional.binary_cross_entropy_with_logits(offset + known @ weights, targets)
+        return functional.binary_cross_entropy_with_logits(offset + design @ weights, targets)
 
-    weights = known.new_zeros(known.shape[-1])
+    weights = design.new_zeros(design.shape[-1])
     for _ in range(NEWTON_STEPS):
-        chance = (offset + known @ weights).sigmoid()
-        gradient = known.T @ (chance - targets) / len(known)
-        curvature = (known.T * (chance * (1 - chance))) @ known / len(known)
-        step = torch.linalg.solve(curvature + 1e-9 * torch.eye(len(weights)).to(known), gradient)
+        probability = (offset + design @ weights).sigmoid()
+        gradient = design.T @ (probability - targets) / len(design)
+        curvature = (design.T * (probability * (1 - probability))) @ design / len(design)
+        step = torch.linalg.solve(curvature + 1e-9 * torch.eye(len(weights)).to(design), gradient)
         for _ in range(HALVINGS):
             if loss(weights - step) <= loss(weights):
                 break
@@ -370,13 +361,13 @@ def _regressed(known: Tensor, offset: Tensor, targets: Tensor) -> Tensor:
     return weights
 
 
-def _judged(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor, seconds: float) -> Accuracy:
+def _score(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor, seconds: float) -> Accuracy:
     logits, y = _in_chunks(ask, x, rows), y[rows]
     right = ((logits > 0) == (y == 1)).double()
-    chance = logits.sigmoid()
-    order = chance.argsort()
+    probability = logits.sigmoid()
+    order = probability.argsort()
     tenths = [each for each in order.tensor_split(BINS) if len(each)]
-    gaps = torch.stack([(chance[each].mean() - y[each].mean()).abs() * len(each) for each in tenths])
+    gaps = torch.stack([(probability[each].mean() - y[each].mean()).abs() * len(each) for each in tenths])
 
     return Accuracy(
         rows=len(y),
@@ -387,14 +378,6 @@ def _judged(ask: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, rows: Tensor,
         calibration=gaps.sum().item() / len(y),
         seconds=seconds,
     )
-
-
-def _check_both_labels(zeros: int, ones: int, fewest: int, where: str) -> None:
-    if min(zeros, ones) < fewest:
-        raise DataError(
-            f"{where}: expected at least {fewest} rows of each label, got {zeros} of 0 and {ones} of 1. Give more "
-            f"rows; an attribute that hardly varies cannot be learned."
-        )
 
 
 def _check_classified(shape: tuple[int, ...], where: str) -> tuple[int, int, int]:

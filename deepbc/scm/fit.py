@@ -5,7 +5,7 @@ __all__ = ["FitPlan", "fit_mechanisms", "fit_model", "read_training"]
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -120,8 +120,16 @@ def fit_mechanisms(
         check_rows(len(rows[name]), needed, f"Variable {name!r}")
 
     share = shared()
+    settings = {
+        "seed": plan.seed,
+        "mechanisms": {name: repr(mechanism) for name, mechanism in mechanisms.items()},
+        "families": {name: asdict(family) for name, family in families.items()},
+        "training": {name: asdict(plan.training.get(name, mechanisms[name].default_training)) for name in mechanisms},
+    }
+    key = "" if plan.checkpoint is None else fingerprint(settings, rows.values())
+    checkpoint = Checkpoint(plan.checkpoint, key, writes=share.first)
     with progress("fit", len(mechanisms), plan.progress if share.first else False) as shown:
-        work = _Work(plan, rows, empty, share, _checkpoint(mechanisms, families, rows, plan, share), shown)
+        work = _Work(plan, rows, empty, share, checkpoint, shown)
         results = {name: work.fit(mechanism, families[name]) for name, mechanism in mechanisms.items()}
 
     fitted = {name: mechanism for name, (mechanism, _) in results.items()}
@@ -149,7 +157,11 @@ class _Work:
         # The precision is that of the model, whatever the values and the parents have: images may be bytes.
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
         fresh = fresh.to(device=split.context.device, dtype=fresh.precision or self.empty.dtype)
-        loop = Trainer(training, split, name, self.plan.seed, self.share, self.checkpoint, self._tell(name))
+
+        def on_epoch(stage: str, epoch: int, loss: float) -> None:
+            self.shown.describe(f"{name}: {stage}, epoch {epoch}, held-out {loss:.4f}")
+
+        loop = Trainer(training, split, name, self.plan.seed, self.share, self.checkpoint, on_epoch)
         outcome = fresh.fit(split, loop)
         if fresh.has_density:
             check_possible(outcome.held_out[:, None], "held-out value", "density", f"Variable {name!r}")
@@ -177,8 +189,8 @@ class _Work:
 
         # Of a class or a whole number, any of the noises that lead there.
         shape = (len(split.held), mechanism.noise_dim)
-        chance = torch.rand(shape, generator=generator(self.plan.seed, "held out"), dtype=torch.float64)
-        u = mechanism.draw(split.held_x, split.held_parents, chance.to(split.context))
+        uniform = torch.rand(shape, generator=generator(self.plan.seed, "held out"), dtype=torch.float64)
+        u = mechanism.draw(split.held_x, split.held_parents, uniform.to(split.context))
 
         return (*ties, *_misfit(u))
 
@@ -190,32 +202,6 @@ class _Work:
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
         return Split(x, parents, kept, held)
-
-    def _tell(self, name: str) -> Callable[[str, int, float], None]:
-        def tell(stage: str, epoch: int, loss: float) -> None:
-            self.shown.tell(f"{name}: {stage}, epoch {epoch}, held-out {loss:.4f}")
-
-        return tell
-
-
-def _checkpoint(
-    mechanisms: Mapping[str, Mechanism],
-    families: Mapping[str, Family],
-    rows: Mapping[str, Tensor],
-    plan: FitPlan,
-    share: Share,
-) -> Checkpoint:
-    if plan.checkpoint is None:
-        return Checkpoint(None, "")
-
-    settings = {
-        "seed": plan.seed,
-        "mechanisms": {name: repr(mechanism) for name, mechanism in mechanisms.items()},
-        "families": {name: asdict(family) for name, family in families.items()},
-        "training": {name: asdict(plan.training.get(name, mechanisms[name].default_training)) for name in mechanisms},
-    }
-
-    return Checkpoint(plan.checkpoint, fingerprint(settings, rows.values()), writes=share.first)
 
 
 def _ties(rows: Tensor) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 r"""The one training loop: Adam on mini-batches, early stopping on held-out rows, the best weights kept.
 
-What is judged and kept is a running average of the weights, which has less noise than the last step's. The loop sees a
-module with a loss and rows of data, nothing causal.
+What is evaluated and kept is a running average of the weights, which has less noise than the last step's. The loop sees
+a module with a loss and rows of data, nothing causal.
 """
 
 __all__ = ["Learner", "Split", "Train", "Trainer", "Training"]
@@ -112,14 +112,14 @@ class Split:
 class Learner(nn.Module, ABC):
     """What the loop trains: a module with one loss a row. It is in training mode only while it learns."""
 
-    # So many rows are judged at a time.
-    judged: ClassVar[int] = 65_536
+    # So many rows are evaluated at a time.
+    eval_chunk: ClassVar[int] = 65_536
 
     def begin(self, stream: Generator) -> None:
         """Hears, before each pass over the rows, where random numbers of the loss are to come from."""
 
-    def settle(self, rows: Split) -> None:
-        """Hears, before the weights as they are now are judged or kept, of the rows that they were learned from."""
+    def update_statistics(self, rows: Split) -> None:
+        """Hears, before the weights as they are now are evaluated or kept, of the rows that they were learned from."""
 
     @abstractmethod
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ class Trainer:
         seed: Where the order of the rows comes from.
         share: The part of this process.
         checkpoint: Where the state is kept.
-        tell: Called with the stage, the epoch and the held-out loss after each epoch.
+        on_epoch: Called with the stage, the epoch and the held-out loss after each epoch.
     """
 
     training: Training
@@ -168,7 +168,7 @@ class Trainer:
     seed: int
     share: Share
     checkpoint: Checkpoint
-    tell: Callable[[str, int, float], None]
+    on_epoch: Callable[[str, int, float], None]
     curves: dict[str, Curve] = field(default_factory=dict)
 
     def __call__(self, learner: Learner, stage: str) -> Tensor:
@@ -182,18 +182,18 @@ class Trainer:
             start = time.monotonic()
             run.train.append(self._epoch(learner, adam, stage, run.epoch))
             with adam.averaged():
-                learner.settle(self.rows)
+                learner.update_statistics(self.rows)
                 run.held_out.append(self._mean_held_out(learner, stage))
-            self._judge(adam, run, best_weights)
+            self._stop_early(adam, run, best_weights)
             run.seconds += time.monotonic() - start
-            self.tell(stage, run.epoch, run.held_out[-1])
+            self.on_epoch(stage, run.epoch, run.held_out[-1])
             if run.done or time.monotonic() - saved > SECONDS_BETWEEN_SAVES:
                 self._save(adam, run, best_weights, stage)
                 saved = time.monotonic()
 
         adam.weights.copy_(best_weights)
         learner.requires_grad_(False)
-        learner.settle(self.rows)
+        learner.update_statistics(self.rows)
         self.curves[stage] = Curve(tuple(run.train), tuple(run.held_out), run.seconds)
 
         return self._held_out(learner, stage, self.rows.held)
@@ -217,7 +217,7 @@ class Trainer:
 
         return self._finite(self.share.sum(total).item() / rows, epoch)
 
-    def _judge(self, adam: Adam, run: Run, best_weights: Tensor) -> None:
+    def _stop_early(self, adam: Adam, run: Run, best_weights: Tensor) -> None:
         """Keeps the averaged weights if they are the best so far, and stops after too long without."""
         run.epoch += 1
         run.waited += 1
@@ -238,7 +238,7 @@ class Trainer:
         # The same random numbers in each epoch, so that losses can be compared.
         learner.begin(generator(self.seed, self.name, stage, "held out", self.share.rank))
         with torch.no_grad():
-            return torch.cat([learner.loss(*self.rows.of(chunk)) for chunk in rows.split(learner.judged)])
+            return torch.cat([learner.loss(*self.rows.of(chunk)) for chunk in rows.split(learner.eval_chunk)])
 
     def _finite(self, loss: float, epoch: int | None) -> float:
         if math.isfinite(loss):

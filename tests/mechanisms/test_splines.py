@@ -35,7 +35,7 @@ def test_values_are_those_of_zuko(spline):
 def test_slopes_are_those_of_differences(spline):
     at = places() + 1e-4
     bins, h = spline._bins(), 1e-6
-    for plain, sloped in ((bins.inward, bins.inward_sloped), (bins.outward, bins.outward_sloped)):
+    for plain, sloped in ((bins.inward, bins.inward_and_jacobian), (bins.outward, bins.outward_and_jacobian)):
         value, slope = sloped(at)
         assert torch.equal(value, plain(at))
         assert torch.allclose(slope, (plain(at + h) - plain(at - h)) / (2 * h), rtol=1e-4, atol=1e-6)
@@ -43,7 +43,7 @@ def test_slopes_are_those_of_differences(spline):
 
 def test_spline_is_the_identity_outside_its_box(spline):
     far = torch.tensor([[5.1], [-7.3], [41.7], [-1e9], [1e200], [-1e300]], dtype=torch.float64)
-    for sloped in (spline._bins().inward_sloped, spline._bins().outward_sloped):
+    for sloped in (spline._bins().inward_and_jacobian, spline._bins().outward_and_jacobian):
         value, slope = sloped(far)
         assert torch.equal(value, far)
         assert torch.equal(slope, torch.ones_like(far))
@@ -64,7 +64,7 @@ def test_weights_that_an_optimiser_moves_are_seen(spline):
         optimiser.step()
         with torch.no_grad():
             seen = spline.only_inward(at, at[:, :0])
-            assert torch.equal(spline.inward_sloped(at, at[:, :0])[0], spline._bins().inward(at))
+            assert torch.equal(spline.inward_and_jacobian(at, at[:, :0])[0], spline._bins().inward(at))
         assert torch.allclose(seen, spline.only_inward(at, at[:, :0]), rtol=0, atol=1e-13)
 
 

@@ -10,8 +10,8 @@ from torch import nn
 
 import deepbc as bc
 from deepbc.datasets import faces
-from deepbc.mechanisms.conv_vae import SETTLING
-from deepbc.nn.paper import FaceClassifier, FaceDrawer, FaceReader, settle
+from deepbc.mechanisms.conv_vae import NORM_ROWS
+from deepbc.nn.paper import FaceClassifier, FaceDrawer, FaceReader, update_batch_norm
 from deepbc.queries.search_model import in_noise_precision
 from deepbc.recipes.classifiers import Classifier
 from deepbc.training.trainer import Trainer
@@ -93,7 +93,7 @@ def test_settling_measures_the_rows_it_is_given():
     network = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2, momentum=None))
     rows = torch.randn(400, 1, 4, 4) * 3 + 1
     network(rows * 7)  # what came before is forgotten
-    settle(network, lambda batch: network(rows[batch]), torch.arange(400).split(100))
+    update_batch_norm(network, lambda batch: network(rows[batch]), torch.arange(400).split(100))
     outputs = network.eval()(rows)
     assert torch.allclose(outputs.mean((0, 2, 3)), torch.zeros(2), atol=1e-4)
     assert torch.allclose(outputs.std((0, 2, 3)), torch.ones(2), atol=0.02)
@@ -130,7 +130,7 @@ def test_statistics_are_those_of_the_weights_that_are_kept(data, average):
     norms, seen = scm.mechanisms["image"].encoder.norms, []
     for norm in norms:
         norm.register_forward_hook(lambda layer, inputs, outputs: seen.append(outputs))
-    assert len(data["image"]) < SETTLING
+    assert len(data["image"]) < NORM_ROWS
     scm.abduct(data)
     for norm, features in zip(norms, seen, strict=True):
         # A few of these rows were held out.

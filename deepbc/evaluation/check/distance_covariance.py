@@ -1,6 +1,6 @@
 r"""Independence of two columns of any kind: the distance covariance of their ranks.
 
-A rank :math:`r \in (0, 1)` is told by its cosines :math:`\varphi_k(r) = \sqrt{2} \cos(\pi k r) / k`. In this basis the
+A rank :math:`r \in (0, 1)` enters by its cosines :math:`\varphi_k(r) = \sqrt{2} \cos(\pi k r) / k`. In this basis the
 distance covariance of ranks is a sum of squared covariances,
 
 .. math:: T = \frac{1}{n} \Big\| \sum_t \varphi(r_t) \varphi(s_t)^\top \Big\|^2,
@@ -47,7 +47,7 @@ def ranks(columns: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
-    """A column, or several, told by the cosines of its ranks.
+    """A column, or several, represented by the cosines of its ranks.
 
     Args:
         waves: The centred cosines, with shape `(rows, features)`.
@@ -88,7 +88,10 @@ def independence(a: Ranked, b: Ranked, learned: float = math.inf) -> tuple[float
 
     p = quadratic_tail(covariance * (rows - 1) / rows * effective(rows, learned), weights)
 
-    return p, _strength(covariance - weights.sum().item() / rows, a, b)
+    unbiased = max(0.0, covariance - weights.sum().item() / rows)
+    variances = a.spectrum.square().sum().item() * b.spectrum.square().sum().item()
+
+    return p, min(1.0, math.sqrt(unbiased / math.sqrt(variances)))
 
 
 def mutual_independence(columns: Tensor, learned: float = math.inf) -> tuple[float, float]:
@@ -97,9 +100,3 @@ def mutual_independence(columns: Tensor, learned: float = math.inf) -> tuple[flo
     pairs = [independence(a, b, learned) for i, b in enumerate(each) for a in each[:i]]
     # One number for all pairs: the least p-value, times their number.
     return min(1.0, len(pairs) * min(p for p, _ in pairs)), max(strength for _, strength in pairs)
-
-
-def _strength(covariance: float, a: Ranked, b: Ranked) -> float:
-    variances = a.spectrum.square().sum().item() * b.spectrum.square().sum().item()
-
-    return min(1.0, math.sqrt(max(0.0, covariance) / math.sqrt(variances)))

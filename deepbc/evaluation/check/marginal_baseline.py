@@ -28,7 +28,7 @@ def baseline(variable: Variable, x: Tensor) -> Tensor:
         return shares.log()
 
     outer = Outer(variable)
-    outer.see(x)
+    outer.calibrate(x)
     if variable.whole:
         ends = ((x + half).clamp(*interior(*variable.support, x.dtype)) for half in (-0.5, 0.5))
         return log_mass(*(outer.scaled(end) for end in ends)).squeeze(-1)

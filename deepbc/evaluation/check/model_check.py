@@ -19,7 +19,7 @@ References:
     Weak convergence of the sample distribution function when parameters are estimated (Durbin, 1973).
 """
 
-__all__ = ["check", "judge"]
+__all__ = ["assess", "check"]
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ from deepbc.scm.completion import (
     sources,
 )
 
-# With fewer rows nothing can be told; with more, laws are rejected for errors that matter to nobody.
+# With fewer rows no test has power; with more, laws are rejected for errors that matter to nobody.
 ENOUGH, MOST_ROWS = 20, 5_000
 # How many rows of the model, and of the data, are held against each other.
 SAMPLES = 1_000
@@ -76,7 +76,7 @@ def check(scm: SCM, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckRe
         level: The probability with which a right model may be rejected.
 
     Returns:
-        The report: the verdict, why, and how each variable fared.
+        The report, with the verdict, why, and how each variable fared.
 
     Example:
         >>> from deepbc.recipes import morphomnist
@@ -89,7 +89,10 @@ def check(scm: SCM, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckRe
     followed = [name for name, mechanism in scm.mechanisms.items() if mechanism.deterministic]
     check_names(given, tuple(scm.graph), "check data", optional=followed)
     batch = common_batch(given)
-    _check_enough(batch.numel(), ENOUGH, "check data")
+    if batch.numel() < ENOUGH:
+        raise DataError(
+            f"check data: expected at least {ENOUGH} rows, got {batch.numel()}. So few tell nothing; give more."
+        )
 
     chosen = torch.randperm(batch.numel(), generator=generator(seed, "check rows"))[:MOST_ROWS]
     rows = {name: each.expand(*batch, -1).flatten(0, -2)[chosen] for name, each in given.items()}
@@ -111,7 +114,7 @@ def check(scm: SCM, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckRe
         for name in scm.graph.order
     ]
 
-    return judge(evidence, given=batch.numel(), level=level, seed=seed)
+    return assess(evidence, given=batch.numel(), level=level, seed=seed)
 
 
 def _draw(scm: SCM, seed: int) -> dict[str, Tensor]:
@@ -127,12 +130,7 @@ def _draw(scm: SCM, seed: int) -> dict[str, Tensor]:
     return x
 
 
-def _check_enough(rows: int, needed: int, where: str) -> None:
-    if rows < needed:
-        raise DataError(f"{where}: expected at least {needed} rows, got {rows}. So few tell nothing; give more.")
-
-
-def judge(evidence: Sequence[Evidence], *, given: int, level: float, seed: int) -> CheckReport:
+def assess(evidence: Sequence[Evidence], *, given: int, level: float, seed: int) -> CheckReport:
     """Tests every claim of a model and words the verdict.
 
     Args:
@@ -174,10 +172,10 @@ def _claims(evidence: Sequence[Evidence]) -> Iterator[Claim]:
                 yield _independence(each, other, noises)
         for parent in each.parents:
             # The value of a root is its noise in other units.
-            if (known[parent].parents or not known[parent].noisy) and not known[parent].pictured:
+            if (known[parent].parents or not known[parent].noisy) and not known[parent].is_image:
                 yield _apart_from_parent(each, known[parent], noises)
 
-    shown = [each for each in evidence if each.noisy and not each.pictured]
+    shown = [each for each in evidence if each.noisy and not each.is_image]
     if shown:
         yield _samples(shown)
 
@@ -263,7 +261,7 @@ def _variable(each: Evidence, claims: Sequence[Claim]) -> VariableCheck:
     bound = [claim for claim in claims if claim.pair and claim.about[0] == each.name]
     nearest = min(bound, key=lambda claim: (claim.p if claim.judged else 1.0, -claim.effect), default=None)
     gain, gain_error = (math.nan, math.nan) if each.log_prob is None else _gain(each, each.log_prob)
-    missed = _missed(each)
+    missed, uniform = _missed(each), torch.special.ndtr(each.noise)
     failed = [claim.sentence for claim in (*own.values(), *bound) if not claim.holds]
     if each.exact and missed > RETURNED:
         failed.append(
@@ -282,7 +280,7 @@ def _variable(each: Evidence, claims: Sequence[Claim]) -> VariableCheck:
         dependence_on=nearest.about[1] if nearest else "",
         dependence_p=nearest.adjusted if nearest else math.nan,
         round_trip=missed,
-        pit=_histogram(each.noise) if each.exact and each.noisy else (),
+        pit=tuple(map(int, torch.histc(uniform, BINS, 0.0, 1.0))) if each.exact and each.noisy else (),
         failed=tuple(failed),
         notes=tuple(_notes(each)),
     )
@@ -292,15 +290,10 @@ def _missed(each: Evidence) -> float:
     """How far the law misses its values, in sd: the largest error of an exact law, the root mean square of another."""
     if not each.noisy:
         return math.nan
-    spread = each.values.std(correction=0) if each.pictured else each.values.std(0, correction=0)
+    spread = each.values.std(correction=0) if each.is_image else each.values.std(0, correction=0)
     error = (each.returned - each.values) / spread.where(spread > 0, 1.0)
 
     return (error.abs().max() if each.exact else error.square().mean().sqrt()).item()
-
-
-def _histogram(noise: Tensor) -> tuple[int, ...]:
-    """Counts all components of the noise in equal parts of the distribution function."""
-    return tuple(int(count) for count in torch.histc(torch.special.ndtr(noise), BINS, 0.0, 1.0))
 
 
 def _notes(each: Evidence) -> Iterator[str]:

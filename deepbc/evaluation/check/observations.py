@@ -86,7 +86,7 @@ class Evidence:
         return self.noise.shape[-1] > 0
 
     @property
-    def pictured(self) -> bool:
+    def is_image(self) -> bool:
         """Whether the variable is an image."""
         return self.variable.kind == "image"
 
@@ -100,6 +100,6 @@ def _tested(mechanism: Mechanism, rows: Rows, seed: int) -> Tensor:
         return rows.u[..., : mechanism.free_noise_dim]
 
     stream = generator(seed, mechanism.bound.child.name, "check noise")
-    chance = torch.rand(rows.u.shape, generator=stream, dtype=torch.float64)
+    uniform = torch.rand(rows.u.shape, generator=stream, dtype=torch.float64)
 
-    return mechanism.draw(rows.x, rows.parents, chance.to(rows.u))
+    return mechanism.draw(rows.x, rows.parents, uniform.to(rows.u))

@@ -29,7 +29,7 @@ TERMS, HALVINGS = 100, 50
 # Below it Kolmogorov's law has nothing, and its series does not converge.
 LEAST = 0.2
 # Next to the mean the formula is 0 / 0; so many standard deviations away it is not.
-HAIR = 1e-3
+NEAR_MEAN = 1e-3
 
 
 def effective(*rows: float) -> float:
@@ -61,8 +61,8 @@ def quadratic_tail(q: float, weights: Tensor) -> float:
     largest = weights.max()
     w, q = weights / largest, max(q / largest.item(), 1e-12)
     mean, sd = w.sum().item(), math.sqrt(2 * w.square().sum().item())
-    if abs(q - mean) < HAIR * sd:
-        q = mean + HAIR * sd
+    if abs(q - mean) < NEAR_MEAN * sd:
+        q = mean + NEAR_MEAN * sd
 
     s = _saddlepoint(q, w)
     shrink = 1 - 2 * s * w
