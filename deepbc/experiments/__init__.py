@@ -17,15 +17,7 @@ from deepbc.storage import make_folder
 
 # Each name and its file; loaded when it is asked for.
 NAMES = {
-    "figure-4": "paper.figure_4",
-    "figure-5": "paper.figure_5",
-    "figure-6": "paper.figure_6",
-    "figure-7": "paper.figure_7",
-    "figure-8": "paper.figure_8",
-    "figure-9": "paper.figure_9",
-    "figure-10": "paper.figure_10",
-    "figure-11": "paper.figure_11",
-    "figure-12": "paper.figure_12",
+    **{f"figure-{number}": f"paper.figure_{number}" for number in range(4, 13)},
     "truth-digits": "ours.truth_digits",
     "image-quality": "ours.image_quality",
     "face-quality": "ours.face_quality",
@@ -65,9 +57,7 @@ def reproduce(name: str | ModuleType, out: str | os.PathLike[str], *, quick: boo
 
 def title(name: str) -> str:
     """Says what an experiment is about."""
-    said: str = _file(name).TITLE
-
-    return said
+    return str(_file(name).TITLE)
 
 
 def _file(name: str) -> Any:

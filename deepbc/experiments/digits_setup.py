@@ -25,15 +25,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas
 import torch
 from torch import Tensor
 
-from deepbc import __version__
 from deepbc.datasets import digits, morphomnist
 from deepbc.datasets.download import VARIABLE
 from deepbc.errors import DataError, SettingError
+from deepbc.experiments.runner import fit_folder
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import ConvVAE
 from deepbc.numerics.seeding import generator
@@ -41,12 +42,8 @@ from deepbc.plots import Pictures
 from deepbc.queries.results import Counterfactual
 from deepbc.recipes import morphomnist as recipes
 from deepbc.scm.model import SCM
-from deepbc.training.checkpoint import fingerprint
 from deepbc.training.report import FitReport
 from deepbc.training.trainer import Training
-
-if TYPE_CHECKING:
-    import pandas
 
 NAMES = ("thickness", "intensity")
 NUMBERS = CausalGraph.parse("thickness -> intensity")
@@ -135,7 +132,7 @@ def fit_numbers(data: Mapping[str, Tensor], epochs: int, seed: int, fits: Path, 
     scm = recipes.model(graph)
     columns = {name: data[name] for name in NAMES}
     training = {name: Training(epochs=epochs) for name in NAMES}
-    _fit(scm, columns, training, seed, fits / "numbers")
+    _fit(scm, columns, training, seed, fits, "numbers")
 
     return scm
 
@@ -148,15 +145,15 @@ def fit_images(
     training = {"image": ConvVAE.default_training, **recipes.training(preset=preset)}
     training["image"] = replace(training["image"], epochs=epochs)
 
-    return scm, _fit(scm, data, training, seed, fits / f"images-{preset}")
+    return scm, _fit(scm, data, training, seed, fits, f"images-{preset}")
 
 
-def _fit(scm: SCM, data: Mapping[str, Tensor], training: Mapping[str, Training], seed: int, folder: Path) -> FitReport:
-    """Fits, with the state kept in a folder that is named by all that the fit depends on."""
-    settings = {name: asdict(each) for name, each in training.items()}
-    key = fingerprint([__version__, repr(scm), settings, seed], data.values())
+def _fit(
+    scm: SCM, data: Mapping[str, Tensor], training: Mapping[str, Training], seed: int, fits: Path, name: str
+) -> FitReport:
+    settings = [repr(scm), {variable: asdict(each) for variable, each in training.items()}, seed]
 
-    return scm.fit(data, seed=seed, training=training, checkpoint=folder.with_name(f"{folder.name}-{key[:8]}"))
+    return scm.fit(data, seed=seed, training=training, checkpoint=fit_folder(fits, name, settings, data.values()))
 
 
 def with_residual(scm: SCM, residual: bool) -> SCM:
@@ -180,10 +177,8 @@ def others(values: Tensor, seed: int) -> Tensor:
     return drawn
 
 
-def background(scm: SCM, data: Mapping[str, Tensor], point: Mapping[str, Tensor]) -> "list[pandas.DataFrame]":
+def background(scm: SCM, data: Mapping[str, Tensor], point: Mapping[str, Tensor]) -> list[pandas.DataFrame]:
     """Rows of some of the data, and one of the factual point and its noise."""
-    import pandas
-
     cloud = {name: data[name][:CLOUD].numpy() for name in NAMES}
     noise = {f"noise of {name}": u.item() for name, u in scm.abduct(point).items() if name in NAMES}
     here = {name: point[name].item() for name in NAMES}
@@ -191,10 +186,8 @@ def background(scm: SCM, data: Mapping[str, Tensor], point: Mapping[str, Tensor]
     return [pandas.DataFrame({"kind": "data", **cloud}), pandas.DataFrame([{"kind": "factual", **here, **noise}])]
 
 
-def table(cf: Counterfactual, **labels: Any) -> "pandas.DataFrame":
+def table(cf: Counterfactual, **labels: Any) -> pandas.DataFrame:
     """A row for each answer: labels, what was asked, thickness and intensity, their noise, the error and the status."""
-    import pandas
-
     name, value = next(iter(cf.antecedent.items()))
     columns = {**labels, "asked": name, "value": value.numpy()}
     for name in NAMES:
@@ -203,19 +196,17 @@ def table(cf: Counterfactual, **labels: Any) -> "pandas.DataFrame":
     return pandas.DataFrame({**columns, "error": cf.error.numpy(), "status": [str(each) for each in cf.status]})
 
 
-def pixels(image: Tensor) -> "pandas.DataFrame":
+def pixels(image: Tensor) -> pandas.DataFrame:
     """A row for each image, a column for each pixel."""
-    import pandas
-
     return pandas.DataFrame(image.reshape(-1, SIDE**2).double().round(decimals=1).numpy(), columns=PIXELS)
 
 
-def pictures(rows: "pandas.DataFrame") -> Tensor:
+def pictures(rows: pandas.DataFrame) -> Tensor:
     """The images of rows, with shape `(rows, 28, 28)`."""
     return torch.tensor(rows[PIXELS].to_numpy()).reshape(-1, SIDE, SIDE)
 
 
-def gallery(rows: "pandas.DataFrame", labels: Sequence[str]) -> list[Pictures]:
+def gallery(rows: pandas.DataFrame, labels: Sequence[str]) -> list[Pictures]:
     """A panel for each label: below one another the images of its rows, side by side what they are."""
     panels = []
     for label in labels:

@@ -15,29 +15,24 @@ __all__ = [
 ]
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas
 import torch
 from torch import Tensor, nn
 
-from deepbc import __version__
 from deepbc.data.reading import read_image
 from deepbc.datasets import celeba, faces
 from deepbc.evaluation.baselines import Latent
 from deepbc.experiments.face_questions import ATTRIBUTES
+from deepbc.experiments.runner import fit_folder
 from deepbc.mechanisms import ConvVAE
 from deepbc.plots import Cells, Panel, Pictures
 from deepbc.recipes import faces as recipes
 from deepbc.scm.model import SCM
-from deepbc.training.checkpoint import fingerprint
 
-if TYPE_CHECKING:
-    import pandas
-
-# What a label of CelebA says where ours is 1.
-LABELS = {"age": ("Young", 0), "gender": ("Male", 1), "beard": ("No_Beard", 0), "bald": ("Bald", 1)}
 # One fresh face for so many that are fitted.
 FRESH = 5
 # What stands before the name of an attribute in the column of what is read of it.
@@ -96,12 +91,13 @@ def load_faces(config: Config) -> Faces:
     if folder is None:
         drawn = faces.sample(config.rows, seed=config.seed, size=config.size).values
         labels = faces.labels(drawn, seed=config.seed)
-        told = {name: (labels[label] == one).long() for name, (label, one) in LABELS.items()}
+        given = {name: (labels[label] == one).long() for name, (label, one) in celeba.ATTRIBUTES.items()}
         others = faces.sample(fresh, seed=config.seed + 1, size=config.size).values["image"]
-        return Faces(drawn["image"], told, others, "drawn faces")
+        return Faces(drawn["image"], given, others, "drawn faces")
 
     def load(part: str, rows: int) -> celeba.CelebA:
-        return celeba.load(folder, part=part, size=config.size, rows=min(rows, _count(folder, part)))
+        there = len(celeba.read_labels(folder, part=part)["age"])
+        return celeba.load(folder, part=part, size=config.size, rows=min(rows, there))
 
     fitted, asked = load("train", config.rows), load("test", fresh)
 
@@ -110,14 +106,10 @@ def load_faces(config: Config) -> Faces:
     )
 
 
-def _count(folder: Path, part: str) -> int:
-    return len(next(iter(celeba.read_labels(folder, part=part).values())))
-
-
 def fit_faces(config: Config, fits: Path) -> tuple[recipes.Fitted, Faces]:
     """Fits classifiers and a model to faces, or takes them from an earlier run with the same faces and settings."""
     given = load_faces(config)
-    place = _place(fits / "faces", config, [given.images, *given.labels.values()])
+    place = _fit_folder(fits, "faces", config, [given.images, *given.labels.values()])
 
     return recipes.fit(given.images, given.labels, epochs=config.epochs, seed=config.seed, checkpoint=place), given
 
@@ -126,7 +118,7 @@ def fit_alone(images: Tensor, readers: Mapping[str, nn.Module], config: Config, 
     """Fits an autoencoder to images alone, with the settings of the model's, or takes it from an earlier run."""
     law = ConvVAE(**recipes.model().mechanisms["image"].settings())
     training = replace(recipes.training()["image"], epochs=config.epochs)
-    place = _place(fits / "faces-alone", config, [images])
+    place = _fit_folder(fits, "faces-alone", config, [images])
 
     return Latent.fit(images, readers, law=law, training=training, seed=config.seed, checkpoint=place)
 
@@ -135,17 +127,14 @@ def fit_drawn(values: Mapping[str, Tensor], config: Config, fits: Path) -> SCM:
     """Fits a model, with residuals, to drawn faces and their true attributes, or takes it from an earlier run."""
     scm, training = recipes.model(residual=True), {**recipes.training()}
     training["image"] = replace(training["image"], epochs=config.epochs)
-    place = _place(fits / "faces-drawn", config, list(values.values()))
+    place = _fit_folder(fits, "faces-drawn", config, list(values.values()))
     scm.fit(values, seed=config.seed, training=training, checkpoint=place)
 
     return scm
 
 
-def _place(folder: Path, config: Config, data: list[Tensor]) -> Path:
-    """A folder that is named by all that a fit depends on."""
-    settings = {name: value for name, value in asdict(config).items() if name in ("epochs", "seed")}
-
-    return folder.with_name(f"{folder.name}-{fingerprint([__version__, settings], data)[:8]}")
+def _fit_folder(fits: Path, name: str, config: Config, data: list[Tensor]) -> Path:
+    return fit_folder(fits, name, [{"epochs": config.epochs, "seed": config.seed}], data)
 
 
 def person(fitted: recipes.Fitted, images: Tensor, **wanted: float) -> dict[str, Tensor]:
@@ -157,10 +146,8 @@ def person(fitted: recipes.Fitted, images: Tensor, **wanted: float) -> dict[str,
     return {**{name: read[name][row] for name in ATTRIBUTES}, "image": images[row]}
 
 
-def portraits(fitted: recipes.Fitted, values: Mapping[str, Any], **labels: Any) -> "pandas.DataFrame":
+def portraits(fitted: recipes.Fitted, values: Mapping[str, Any], **labels: Any) -> pandas.DataFrame:
     """A row for each face: labels, its attributes, what classifiers read from its image, and a column for each byte."""
-    import pandas
-
     image = values["image"].flatten(1).double().round()
     pixels = pandas.DataFrame(image.numpy().astype(int), columns=[f"pixel {k}" for k in range(image.shape[1])])
     columns = {name: values[name].double().numpy() for name in ATTRIBUTES}
@@ -169,7 +156,7 @@ def portraits(fitted: recipes.Fitted, values: Mapping[str, Any], **labels: Any) 
     return pandas.concat([pandas.DataFrame({**labels, **columns}, index=pixels.index), pixels], axis=1)
 
 
-def album(rows: "pandas.DataFrame") -> list[Panel]:
+def album(rows: pandas.DataFrame) -> list[Panel]:
     """For each panel its portraits side by side, and below them their attributes, beside what is read of them."""
     panels: list[Panel] = []
     for title in dict.fromkeys(rows.panel):
@@ -186,13 +173,13 @@ def album(rows: "pandas.DataFrame") -> list[Panel]:
     return panels
 
 
-def shown(rows: "pandas.DataFrame", panel: str, what: str) -> "pandas.Series[float]":
+def shown(rows: pandas.DataFrame, panel: str, what: str) -> "pandas.Series[float]":
     """The attributes of one portrait."""
     chosen: pandas.Series[float] = rows[(rows.panel == panel) & (rows.what == what)].iloc[0][[*ATTRIBUTES]]
 
     return chosen
 
 
-def read(rows: "pandas.DataFrame", panel: str, what: str, name: str) -> float:
+def read(rows: pandas.DataFrame, panel: str, what: str, name: str) -> float:
     """What classifiers read of one attribute from one portrait."""
     return float(rows[(rows.panel == panel) & (rows.what == what)].iloc[0][READ + name])

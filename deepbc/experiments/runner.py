@@ -6,25 +6,27 @@ and computes nothing. `fits` is the folder in which long fits keep their state, 
 experiments share a model.
 """
 
-__all__ = ["Finding", "Made", "keep", "keep_rows", "write_index"]
+__all__ = ["Finding", "Made", "cells", "fit_folder", "gather", "keep", "keep_rows", "write_index"]
 
 import io
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pandas
 import torch
+from torch import Tensor
 
+from deepbc import __version__
 from deepbc.datasets.download import write_bytes
 from deepbc.errors import StorageError
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
+from deepbc.plots import Cells, Figure
+from deepbc.training.checkpoint import fingerprint
 
 RECORD = "provenance.json"
 PACKAGES = ("deepbc", "torch", "zuko", "numpy", "matplotlib")
@@ -35,7 +37,7 @@ class Finding:
     """A sentence of the paper, or of ours, and whether the rows bear it out."""
 
     sentence: str
-    holds: bool
+    holds: bool | np.bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,30 @@ class Made:
         return all(each.holds for each in self.findings)
 
 
-def keep_rows(folder: Path, rows: "pandas.DataFrame") -> None:
+def fit_folder(fits: Path, name: str, settings: Sequence[Any], data: Iterable[Tensor]) -> Path:
+    """Names the folder of a fit by all that it depends on."""
+    return fits / f"{name}-{fingerprint([__version__, *settings], data)[:8]}"
+
+
+def gather(parts: Sequence[pandas.DataFrame], origin: dict[str, Any]) -> pandas.DataFrame:
+    """Joins rows, one part below the other, and notes in `attrs` where they come from."""
+    rows = pandas.concat(parts, ignore_index=True)
+    rows.attrs |= origin
+
+    return rows
+
+
+def cells(title: str, rows: pandas.DataFrame, label: str, forms: Mapping[str, str], heads: Sequence[str]) -> Cells:
+    """Makes a table of rows: the label of each, and its numbers in the format of their column; a gap is empty."""
+    lines = [
+        [row[label], *("" if row[name] != row[name] else f"{row[name]:{form}}" for name, form in forms.items())]
+        for _, row in rows.iterrows()
+    ]
+
+    return Cells(title, ("", ""), ["", *heads], lines)
+
+
+def keep_rows(folder: Path, rows: pandas.DataFrame) -> None:
     """Writes the rows, at once, whatever becomes of the rest; a record of older rows goes."""
     try:
         (folder / RECORD).unlink(missing_ok=True)
@@ -67,7 +92,7 @@ def keep_rows(folder: Path, rows: "pandas.DataFrame") -> None:
     write_bytes(folder / "rows.csv", rows.to_csv(index=False).encode())
 
 
-def keep(folder: Path, figure: "Figure", findings: Sequence[Finding], provenance: Mapping[str, Any]) -> Made:
+def keep(folder: Path, figure: Figure, findings: Sequence[Finding], provenance: Mapping[str, Any]) -> Made:
     """Writes the figure as PNG and PDF, and last a record of where rows and figure come from."""
     record = {
         **provenance,

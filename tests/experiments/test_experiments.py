@@ -17,7 +17,7 @@ import deepbc as bc
 from deepbc.datasets import digits
 from deepbc.errors import DataError
 from deepbc.experiments import NAMES, digits_setup, reproduce, title
-from deepbc.experiments.attribute_reader import train_judge
+from deepbc.experiments.attribute_reader import train_reader
 from deepbc.experiments.runner import write_index
 
 PROGRAM = Path(sys.executable).parent / "deepbc"
@@ -285,14 +285,14 @@ def test_pixels_come_back_as_pictures():
     torch.testing.assert_close(digits_setup.pictures(digits_setup.pixels(image)).float(), image, atol=0.051, rtol=0)
 
 
-def test_a_judge_reads_what_it_learned(tmp_path):
+def test_a_reader_reads_what_it_learned(tmp_path):
     data = digits.sample(1500, seed=0).values
     training = bc.Training(epochs=12, batch=64, learning_rate=2e-3, average=50, pull=0.0, validation=0.1)
-    judge = train_judge(data, ["intensity"], training, 0, tmp_path)
+    reader = train_reader(data, ["intensity"], training, 0, tmp_path)
     test = digits.sample(200, seed=1).values
-    read = judge.read(test)["intensity"]
+    read = reader.read(test)["intensity"]
     error = (read - test["intensity"]).abs().mean()
     assert error < 0.25 * (test["intensity"] - test["intensity"].mean()).abs().mean()
-    torch.testing.assert_close(judge.reader("intensity")(test["image"].flatten(1))[:, 0], read, atol=1e-3, rtol=0)
-    again = train_judge(data, ["intensity"], training, 0, tmp_path)
+    torch.testing.assert_close(reader.of("intensity")(test["image"].flatten(1))[:, 0], read, atol=1e-3, rtol=0)
+    again = train_reader(data, ["intensity"], training, 0, tmp_path)
     torch.testing.assert_close(again.read(test)["intensity"], read, atol=0, rtol=0)

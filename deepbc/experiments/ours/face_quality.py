@@ -14,8 +14,8 @@ import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas
 import torch
 from torch import Tensor
 
@@ -23,30 +23,24 @@ from deepbc.evaluation.check import CheckReport, check
 from deepbc.evaluation.metrics import composition, effectiveness, reversibility
 from deepbc.experiments.face_questions import ATTRIBUTES
 from deepbc.experiments.faces_setup import Config, fit_faces
-from deepbc.experiments.runner import Finding
+from deepbc.experiments.runner import Finding, cells, gather
 from deepbc.numerics.seeding import generator
-from deepbc.plots import Cells, plot_panels
+from deepbc.plots import Cells, Figure, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes.classifiers import Classifiers
 from deepbc.training.report import FitReport
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
-
 TITLE = "How good the models of faces are: classifiers, laws and portraits"
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Fits, and asks each attribute of fresh faces to be that of others; a row for each attribute and each law."""
-    import pandas
-
     fitted, given = fit_faces(config, fits)
     fresh = {**fitted.classifiers.read(given.fresh), "image": given.fresh}
     rows = {name: column[: config.queries] for name, column in fresh.items()}
     order = torch.randperm(len(rows["image"]), generator=generator(config.seed, "others"))
     mean = torch.from_numpy(given.images.numpy().mean(0))
-    told = {
+    shared = {
         "kind": "attribute",
         "composition": composition(fitted.scm, rows).mean().item(),
         "mean portrait": (rows["image"].double() - mean).abs().mean().item(),
@@ -60,7 +54,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         classifier = fitted.classifiers.accuracy[name]
         lines.append(
             {
-                **told,
+                **shared,
                 "variable": name,
                 "share": classifier.share,
                 "accuracy": classifier.accuracy,
@@ -76,13 +70,11 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         )
     checked = check(fitted.scm, fresh, seed=config.seed)
     parts = [pandas.DataFrame(lines), _laws(fitted.report, checked).assign(kind="law")]
-    table = pandas.concat(parts, ignore_index=True)
-    table.attrs |= {"data": given.data, "check": checked.explain(), "fresh faces": len(given.fresh)}
 
-    return table
+    return gather(parts, {"data": given.data, "check": checked.explain(), "fresh faces": len(given.fresh)})
 
 
-def _laws(report: FitReport, checked: CheckReport) -> "pandas.DataFrame":
+def _laws(report: FitReport, checked: CheckReport) -> pandas.DataFrame:
     """How the fit of each variable went, and what fresh faces say of its law."""
     fits, checks = report.to_frame(), checked.to_frame()
 
@@ -95,50 +87,41 @@ def _read(classifiers: Classifiers, name: str, values: Mapping[str, Tensor]) -> 
     return classifiers.read(values["image"])[name]
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What can be relied on."""
     laws, rows = (rows[rows.kind == kind] for kind in ("law", "attribute"))
     effects = rows[rows.variable.isin(["beard", "bald"])]
     guess = rows["share"].map(lambda p: -p * math.log(p) - (1 - p) * math.log(1 - p))
 
     return (
-        Finding(
-            "every classifier tells more than the frequencies of its labels", bool((rows["log loss"] < guess).all())
-        ),
+        Finding("every classifier tells more than the frequencies of its labels", (rows["log loss"] < guess).all()),
         Finding(
             "every attribute that is forced is nearer to what was asked than in the factual portrait",
-            bool((rows.effectiveness < rows["doing nothing"]).all()),
+            (rows.effectiveness < rows["doing nothing"]).all(),
         ),
-        Finding(
-            "portraits come back better than as the mean one", bool((rows.composition < rows["mean portrait"]).all())
-        ),
+        Finding("portraits come back better than as the mean one", (rows.composition < rows["mean portrait"]).all()),
         Finding(
             "beards and baldness show better where backtracking changes their causes than where they are forced",
-            bool((effects["by backtracking"] < effects.effectiveness).all()),
+            (effects["by backtracking"] < effects.effectiveness).all(),
         ),
-        Finding("the noises of fresh faces are near to standard normal", bool(laws.gap.max() < 0.1)),
+        Finding("the noises of fresh faces are near to standard normal", laws.gap.max() < 0.1),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the tables."""
     attributes, laws = (rows[rows.kind == kind] for kind in ("attribute", "law"))
-    told = {"accuracy": ".1%", "balanced": ".1%", "log loss": ".3f", "calibration": ".3f", "seconds": ".0f"}
-    judged = ["effectiveness", "by backtracking", "doing nothing", "reversibility", "composition", "mean portrait"]
+    accuracies = {"accuracy": ".1%", "balanced": ".1%", "log loss": ".3f", "calibration": ".3f", "seconds": ".0f"}
+    qualities = ["effectiveness", "by backtracking", "doing nothing", "reversibility", "composition", "mean portrait"]
     fits = {"nll": ".3f", "epochs": ".0f", "seconds": ".1f", "verdict": "", "gap": ".3f", "dependence": ".3f"}
     panels = [
-        _table("Classifiers, on faces that they did not see", attributes, told),
-        _table("Portraits of fresh faces", attributes, dict.fromkeys(judged, ".2f")),
+        _table("Classifiers, on faces that they did not see", attributes, accuracies),
+        _table("Portraits of fresh faces", attributes, dict.fromkeys(qualities, ".2f")),
         _table("The fit of each law, and its check on fresh faces", laws, fits | {"dependence_on": ""}),
     ]
 
     return plot_panels([[each] for each in panels], width=7.0, heights=[1.5, 1.6, 1.9])
 
 
-def _table(title: str, rows: "pandas.DataFrame", digits: Mapping[str, str]) -> Cells:
-    cells = [
-        [line.variable, *("" if line[name] != line[name] else f"{line[name]:{form}}" for name, form in digits.items())]
-        for _, line in rows.iterrows()
-    ]
-
-    return Cells(title, ("", ""), ["", *(name.replace(" ", "\n").replace("_", "\n") for name in digits)], cells)
+def _table(title: str, rows: pandas.DataFrame, digits: Mapping[str, str]) -> Cells:
+    return cells(title, rows, "variable", digits, [name.replace(" ", "\n").replace("_", "\n") for name in digits])

@@ -2,7 +2,7 @@
 
 Composition: the image that comes back where nothing changes. Effectiveness: thickness and intensity, as predictors read
 them from the images of do(thickness) and do(intensity), against what was asked. The predictors learn from real images
-alone; that of thickness is also told the intensity. What is asked is drawn uniformly from the observed values that lie
+alone; that of thickness is also given the intensity. What is asked is drawn uniformly from the observed values that lie
 in another of nine bins of equal width.
 
 References:
@@ -15,20 +15,17 @@ __all__ = ["TITLE", "Config", "findings", "render", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas
 from torch import Tensor
 
-from deepbc.experiments.attribute_reader import Judge, train_judge
+from deepbc.experiments.attribute_reader import AttributeReader, train_reader
 from deepbc.experiments.digits_setup import NAMES, PIXELS, fit_images, gallery, images, others, pixels, with_residual
-from deepbc.experiments.runner import Finding
-from deepbc.plots import Cells, plot_panels
+from deepbc.experiments.runner import Finding, cells, gather
+from deepbc.plots import Figure, plot_panels
 from deepbc.queries import intervene
 from deepbc.training.trainer import Training
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "How good counterfactual images are, beside published figures"
 FIGURES = ("null error", "thickness error", "intensity error")
@@ -66,31 +63,29 @@ class Config:
         return cls(rows=6_000, epochs=8, judging=4, queries=500)
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Fits the model and the predictors, and asks; a row for each line of the table, and for some images."""
-    import pandas
-
     data, source = images("train", config.rows, config.seed)
     test, _ = images("test", config.queries, config.seed)
     model, report = fit_images(data, config.epochs, config.seed, fits)
     training = Training(
         epochs=config.judging, batch=128, learning_rate=1e-3, patience=3, average=400, pull=0.0, validation=0.05
     )
-    judges = {
-        name: train_judge(data, [name], training, config.seed, fits, told=told)
-        for name, told in (("thickness", ["intensity"]), ("intensity", []))
+    readers = {
+        name: train_reader(data, [name], training, config.seed, fits, given=given)
+        for name, given in (("thickness", ["intensity"]), ("intensity", []))
     }
     asked = {name: others(test[name], config.seed) for name in NAMES}
 
-    parts = [pandas.DataFrame([{"kind": "line", "label": label, **told} for label, told in PUBLISHED.items()])]
-    parts.append(_line(REAL, {name: _miss(judges[name], name, test, test[name]) for name in NAMES}))
-    parts.append(_line(NOTHING, {name: _miss(judges[name], name, test, asked[name]) for name in NAMES}))
+    parts = [pandas.DataFrame([{"kind": "line", "label": label, **errors} for label, errors in PUBLISHED.items()])]
+    parts.append(_line(REAL, {name: _miss(readers[name], name, test, test[name]) for name in NAMES}))
+    parts.append(_line(NOTHING, {name: _miss(readers[name], name, test, asked[name]) for name in NAMES}))
     paper, slow = fit_images(data, config.epochs, config.seed, fits, preset="paper")
     models = {OURS[0]: (model, report), OURS[1]: (with_residual(model, True), report), PAPER: (paper, slow)}
     for label, (scm, fit) in models.items():
         null = scm.predict(scm.abduct(test))["image"]
         answers = {name: intervene(scm, test, {name: asked[name]}) for name in NAMES}
-        told = {name: _miss(judges[name], name, answers[name].values, asked[name]) for name in NAMES}
+        errors = {name: _miss(readers[name], name, answers[name].values, asked[name]) for name in NAMES}
         extra = {
             "null error": (null - test["image"].float()).abs().mean().item(),
             "data": source,
@@ -98,31 +93,26 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
             "minutes": fit["image"].seconds / 60,
             "clipped": max(answers[name].clipped.double().mean().item() for name in NAMES) / len(PIXELS),
         }
-        parts.append(_line(label, told, **extra))
+        parts.append(_line(label, errors, **extra))
         tiles = {"factual": test["image"], "unasked": null}
         tiles |= {f"do({name[0].upper()})": answers[name].values["image"] for name in NAMES}
         for name, image in tiles.items():
             parts.append(pixels(image[:SHOWN]).assign(kind="image", label=label, what=name))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": source, "notes of the fit": list(report["image"].notes)}
-
-    return rows
+    return gather(parts, {"data": source, "notes of the fit": list(report["image"].notes)})
 
 
-def _miss(judge: Judge, name: str, values: Mapping[str, Tensor], true: Tensor) -> float:
-    return (judge.read(values)[name] - true).abs().mean().item()
+def _miss(reader: AttributeReader, name: str, values: Mapping[str, Tensor], true: Tensor) -> float:
+    return (reader.read(values)[name] - true).abs().mean().item()
 
 
-def _line(label: str, told: Mapping[str, float], **extra: Any) -> "pandas.DataFrame":
-    import pandas
-
-    errors = {f"{name} error": value for name, value in told.items()}
+def _line(label: str, missed: Mapping[str, float], **extra: Any) -> pandas.DataFrame:
+    errors = {f"{name} error": value for name, value in missed.items()}
 
     return pandas.DataFrame([{"kind": "line", "label": label, **errors, **extra}])
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What any fit must show, and what a fit to the whole set reached."""
     lines = rows[rows.kind == "line"].set_index("label")
     ours, kept, nothing, paper, published = (lines.loc[label] for label in (*OURS, NOTHING, PAPER, "published VAE"))
@@ -146,21 +136,10 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the table, and below it some images with and without residual."""
     lines = rows[rows.kind == "line"]
-    names = (*FIGURES, "clipped", "minutes")
-    digits = {
-        "null error": ".2f",
-        "thickness error": ".3f",
-        "intensity error": ".2f",
-        "clipped": ".1%",
-        "minutes": ".1f",
-    }
-    cells = [[line["label"], *(_text(line[name], digits[name]) for name in names)] for _, line in lines.iterrows()]
-    table = Cells("", ("", ""), ["", *FIGURES, "clipped", "minutes"], cells)
+    forms = dict(zip(FIGURES, (".2f", ".3f", ".2f"), strict=True)) | {"clipped": ".1%", "minutes": ".1f"}
+    table = cells("", lines, "label", forms, [*forms])
+
     return plot_panels([[table], gallery(rows, OURS)], width=7.0, heights=[2.1, 3.2])
-
-
-def _text(value: float, digits: str) -> str:
-    return "" if value != value else f"{value:{digits}}"

@@ -10,20 +10,16 @@ __all__ = ["TITLE", "Config", "findings", "render", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas
 from torch import Tensor
 
 from deepbc.datasets import digits
 from deepbc.experiments.digits_setup import NAMES, Ask, fit_images, gallery, others, pixels, with_residual
-from deepbc.experiments.runner import Finding
-from deepbc.plots import Cells, plot_panels
+from deepbc.experiments.runner import Finding, cells, gather
+from deepbc.plots import Figure, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import morphomnist
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Learned counterfactuals against the true ones, on digits drawn from strokes"
 QUESTIONS: Mapping[str, tuple[Ask, str]] = {
@@ -55,10 +51,8 @@ class Config:
         return cls(rows=4_000, epochs=8, queries=200)
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Fits a model and asks it and the truth; a row for each line of the table, and for some images."""
-    import pandas
-
     model, report = fit_images(digits.sample(config.rows, seed=config.seed).values, config.epochs, config.seed, fits)
     fresh = digits.sample(config.queries, seed=config.seed + 1)
     kept = with_residual(model, True)
@@ -71,7 +65,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         image = digits.truth(fresh.styles, true.values)
         learned, exact = (ask(scm, fresh.values, question) for scm in (model, kept))
         law = intervene(model, fresh.values, {each: true.values[each] for each in NAMES})
-        told = {
+        errors = {
             "thickness": _error(learned.values["thickness"], true.values["thickness"]),
             "intensity": _error(learned.values["intensity"], true.values["intensity"]),
             "image": _error(learned.values["image"], image),
@@ -81,59 +75,44 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
             "decoder alone": _error(again, fresh.values["image"]),
             "not converged": int((learned.status != "converged").sum()),
         }
-        parts.append(pandas.DataFrame([{"kind": "line", "label": label, **told}]))
+        parts.append(pandas.DataFrame([{"kind": "line", "label": label, **errors}]))
         drawn = {"factual": fresh.values, "learned": learned.values, "residual": exact.values, "true": {"image": image}}
         for what, values in drawn.items():
             parts.append(pixels(values["image"][:SHOWN]).assign(kind="image", label=label, what=what))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": f"{config.rows:,} digits", "minutes of training": round(report.seconds / 60, 1)}
-
-    return rows
+    return gather(parts, {"data": f"{config.rows:,} digits", "minutes of training": round(report.seconds / 60, 1)})
 
 
 def _error(learned: Tensor, true: Tensor) -> float:
     return (learned - true).abs().mean().item()
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What a learned model is worth beside the truth."""
     lines = rows[rows.kind == "line"].set_index("label")
     asked = lines[lines.index.str.endswith("intensity")]
 
     return (
-        Finding("every answer is converged", bool((lines["not converged"] == 0).all())),
+        Finding("every answer is converged", (lines["not converged"] == 0).all()),
         Finding(
             "images are at most 1.5 times as far from the truth, on average, as the decoder is from factual ones",
-            bool((lines.image < 1.5 * lines["decoder alone"]).all()),
+            (lines.image < 1.5 * lines["decoder alone"]).all(),
         ),
         Finding(
             "with a residual they are nearer to the truth, on average, than the factual ones",
-            bool((lines["image, with residual"] < lines["doing nothing"]).all()),
+            (lines["image, with residual"] < lines["doing nothing"]).all(),
         ),
-        Finding("thickness is within 0.1 of the truth, on average", bool(lines.thickness.max() < 0.1)),
-        Finding("intensity is what was asked", bool(asked.intensity.max() < 1e-6)),
+        Finding("thickness is within 0.1 of the truth, on average", lines.thickness.max() < 0.1),
+        Finding("intensity is what was asked", asked.intensity.max() < 1e-6),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the table, and below it some images of each question."""
     lines = rows[rows.kind == "line"]
-    names = [
-        "thickness",
-        "intensity",
-        "image",
-        "image, with residual",
-        "image, true numbers",
-        "doing nothing",
-        "decoder alone",
-    ]
-    digits_of = {"thickness": ".3f"}
-    cells = [
-        [line["label"], *(f"{line[name]:{digits_of.get(name, '.2f')}}" for name in names)]
-        for _, line in lines.iterrows()
-    ]
-    table = Cells(
-        "Mean absolute errors against the truth", ("", ""), ["", *(each.replace(", ", ",\n") for each in names)], cells
-    )
+    images = ("image", "image, with residual", "image, true numbers", "doing nothing", "decoder alone")
+    forms = {"thickness": ".3f", "intensity": ".2f", **dict.fromkeys(images, ".2f")}
+    heads = [name.replace(", ", ",\n") for name in forms]
+    table = cells("Mean absolute errors against the truth", lines, "label", forms, heads)
+
     return plot_panels([[table], gallery(rows, tuple(QUESTIONS))], heights=[1.4, 2.4])

@@ -1,13 +1,13 @@
 """Every method against the true counterfactual, where the paper could not look: on the attributes of drawn faces.
 
 The factual rows come from the equations of the faces, and so do the true answers: backtracking in the true model, with
-all noises and with two. Each method is judged by the mean absolute error of its attributes, in about standard
+all noises and with two. Each method is scored by the mean absolute error of its attributes, in about standard
 deviations: those that move all they like against the first truth, those that keep to two moves against the second. An
 intervention and a deep explanation, which know no such choice, are held against both. A deep explanation sees images
 alone: what it reads from them, a network learned from images and their true attributes.
 Portraits are held against those that the renderer draws of the true answer in the factual style, in grey levels. A deep
 explanation makes its own; for all others one autoencoder draws the attributes with the factual noise of the image. All
-keep what the autoencoder misses in the factual portrait, so that what is judged is the change.
+keep what the autoencoder misses in the factual portrait, so that what is scored is the change.
 """
 
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
@@ -16,9 +16,9 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 import torch
 from torch import Tensor
 
@@ -26,7 +26,7 @@ from deepbc.datasets import faces as drawn
 from deepbc.evaluation.baselines import Latent, Tabular
 from deepbc.evaluation.metrics import observed
 from deepbc.experiments import faces_setup
-from deepbc.experiments.attribute_reader import train_judge
+from deepbc.experiments.attribute_reader import train_reader
 from deepbc.experiments.face_questions import (
     ATTRIBUTES,
     Answers,
@@ -36,26 +36,21 @@ from deepbc.experiments.face_questions import (
     draw_questions,
     of_attributes,
 )
-from deepbc.experiments.runner import Finding
+from deepbc.experiments.runner import Finding, gather
 from deepbc.graph import CausalGraph
-from deepbc.plots import Cells, plot_panels
+from deepbc.plots import Cells, Figure, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import faces
 from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Solver, Sparse
 from deepbc.training.trainer import Training
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
-    from torch import Tensor
-
 TITLE = "Every method against the true counterfactual, on the attributes of drawn faces"
 SOLVERS: Mapping[str, Solver] = {"all noises": Exact(), "two noises": Sparse(keep=2)}
 OURS, WRONG, FORCED, NOTHING = "DeepBC", "wrong graph", "interventional", "doing nothing"
 TABULAR, DEEP = "tabular explanation", "deep explanation"
 STEPS = Exact(starts=0, steps=30)
-JUDGING = Training(batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, validation=0.1)
+READING = Training(batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, validation=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +76,8 @@ class Config:
         return cls(rows=10_000, epochs=100, images=faces_setup.Config.quick(), queries=300)
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Fits the right and the wrong graph and the regressors, asks all; a row for each question and method."""
-    import pandas
-
     truth = faces.truth()
     data = truth.sample(config.rows, seed=config.seed).values
     training = Training(epochs=config.epochs)
@@ -112,19 +105,16 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         true = answers(questions, of_attributes(functools.partial(backtrack, truth, solver=solver))).values
         true["image"] = drawn.truth(fresh.styles, true, size=config.images.size)
         for label, each in found.items():
-            parts.append(_judged(questions, _portrayed(each, questions, drawer), true).assign(kind=kind, method=label))
+            parts.append(_scored(questions, _portrayed(each, questions, drawer), true).assign(kind=kind, method=label))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": f"attributes of {config.rows:,} drawn faces, images of {config.images.rows:,}"}
-
-    return rows
+    return gather(parts, {"data": f"attributes of {config.rows:,} drawn faces, images of {config.images.rows:,}"})
 
 
 def _image_models(config: Config, fits: Path) -> tuple[SCM, Latent]:
     """Learns to draw portraits from true attributes; and, from images alone, an autoencoder and what reads them."""
     values = drawn.sample(config.images.rows, seed=config.seed, size=config.images.size).values
-    judge = train_judge(values, ATTRIBUTES, replace(JUDGING, epochs=config.images.epochs), config.seed, fits)
-    readers = {name: judge.reader(name) for name in ATTRIBUTES}
+    reader = train_reader(values, ATTRIBUTES, replace(READING, epochs=config.images.epochs), config.seed, fits)
+    readers = {name: reader.of(name) for name in ATTRIBUTES}
     latent = faces_setup.fit_alone(values["image"], readers, config.images, fits)
 
     return faces_setup.fit_drawn(values, config.images, fits), latent
@@ -156,10 +146,8 @@ def _portrayed(found: Answers, questions: Questions, drawer: SCM) -> Answers:
     return replace(found, values={**forced, "image": intervene(drawer, questions.factual, forced).values["image"]})
 
 
-def _judged(questions: Questions, found: Answers, true: Mapping[str, Tensor]) -> "pandas.DataFrame":
+def _scored(questions: Questions, found: Answers, true: Mapping[str, Tensor]) -> pandas.DataFrame:
     """A row for each question: what was asked, the answer, the true one, and how far they are apart."""
-    import pandas
-
     apart = (found.values["image"].double() - true["image"].double()).abs().flatten(1).mean(1)
     columns = {
         "asked": [ATTRIBUTES[place] for place in questions.asked.tolist()],
@@ -181,36 +169,36 @@ def _fitted(graph: CausalGraph, data: "Mapping[str, Tensor]", training: Training
     return scm
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What a learned model is worth beside the truth, and beside other methods."""
     errors, images = (rows.groupby(["kind", "method"])[name].mean() for name in ("error", "image error"))
     next_best = {kind: errors[kind].drop([OURS, NOTHING]).min() for kind in SOLVERS}
 
     return (
-        Finding("every answer of DeepBC is converged", bool(rows[rows.method == OURS].converged.all())),
-        Finding("every error is a number", bool(np.isfinite(rows[["error", "image error"]]).all(axis=None))),
+        Finding("every answer of DeepBC is converged", rows[rows.method == OURS].converged.all()),
+        Finding("every error is a number", np.isfinite(rows[["error", "image error"]]).all(axis=None)),
         *(
             Finding(
                 f"with {kind} DeepBC has at most half the error of the next best method",
-                bool(errors[kind, OURS] <= 0.5 * next_best[kind]),
+                errors[kind, OURS] <= 0.5 * next_best[kind],
             )
             for kind in SOLVERS
         ),
         Finding(
             "with all noises it is within 0.1 standard deviations of the truth, on average",
-            bool(errors["all noises", OURS] < 0.1),
+            errors["all noises", OURS] < 0.1,
         ),
         *(
             Finding(
                 f"with {kind} its portraits are nearer to the true ones than those of explanations without causes",
-                bool(images[kind, OURS] < images[kind][[TABULAR, DEEP]].min()),
+                images[kind, OURS] < images[kind][[TABULAR, DEEP]].min(),
             )
             for kind in SOLVERS
         ),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the table: the mean error of each method and its standard error."""
     cells = []
     for label in (OURS, WRONG, FORCED, TABULAR, DEEP, NOTHING):

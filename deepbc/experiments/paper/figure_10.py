@@ -12,21 +12,18 @@ __all__ = ["TITLE", "Config", "findings", "render", "run"]
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas
 import torch
 from torch import Tensor
 
+from deepbc.experiments import digits_setup as setup
 from deepbc.experiments.digits_setup import asked, factual, fit_numbers, numbers
-from deepbc.experiments.runner import Finding
-from deepbc.plots import Boxes, plot_panels
+from deepbc.experiments.runner import Finding, gather
+from deepbc.plots import Boxes, Figure, plot_panels
 from deepbc.queries import backtrack_samples
 from deepbc.samplers import Hamiltonian, Langevin
 from deepbc.scm.model import SCM
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Samples of counterfactual thickness: ours, the paper's and quadrature"
 SAMPLERS = {"ours": Hamiltonian(), "Langevin": Langevin()}
@@ -35,32 +32,23 @@ REACH, POINTS = 8.0, 8001
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """How the experiment is run.
+class Config(setup.Config):
+    """How the experiment is run, beside what `digits_setup.Config` says.
 
     Args:
-        rows: The rows to fit; None fits all 60,000.
-        epochs: The most passes over the rows in a fit.
-        antecedents: How many values are asked for.
-        samples: How many samples are drawn for each.
-        seed: Where all random numbers come from.
+        samples: How many samples are drawn for each antecedent.
     """
 
-    rows: int | None = None
-    epochs: int = 500
     antecedents: int = 9
     samples: int = 400
-    seed: int = 0
 
     @classmethod
     def quick(cls) -> "Config":
         return cls(rows=2_000, epochs=25, antecedents=3)
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Draws samples both ways and computes as many quantiles; a row for each, and one for the factual point."""
-    import pandas
-
     data, source = numbers(config.rows, config.seed)
     point = factual(data, 2.2, 120.0)
     scm = fit_numbers(data, config.epochs, config.seed, fits)
@@ -77,10 +65,7 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         quantiles = _quantiles(scm, point, value, config.samples)
         parts.append(pandas.DataFrame({"kind": "quadrature", "asked": value, "thickness": quantiles.numpy()}))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs["data"] = source
-
-    return rows
+    return gather(parts, {"data": source})
 
 
 def _quantiles(scm: SCM, point: Mapping[str, Tensor], value: float, count: int) -> Tensor:
@@ -100,24 +85,24 @@ def _quantiles(scm: SCM, point: Mapping[str, Tensor], value: float, count: int) 
     return found
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What calibrated samples must show, and what the paper's settings do."""
-    told = rows[rows.kind != "factual"].groupby(["kind", "asked"]).thickness.agg(["mean", "std", "count"])
-    true, ours, theirs = (told.loc[kind] for kind in ("quadrature", "ours", "Langevin"))
+    moments = rows[rows.kind != "factual"].groupby(["kind", "asked"]).thickness.agg(["mean", "std", "count"])
+    true, ours, theirs = (moments.loc[kind] for kind in ("quadrature", "ours", "Langevin"))
     off = abs(ours["mean"] - true["mean"]) / (true["std"] / ours["count"] ** 0.5)
     status = {kind: rows[rows.kind == kind].status for kind in ("ours", "Langevin")}
 
     return (
-        Finding("ours are converged", bool((status["ours"] == "converged").all())),
-        Finding("ours have the mean of the quadrature, within 4 standard errors", bool(off.max() < 4)),
+        Finding("ours are converged", (status["ours"] == "converged").all()),
+        Finding("ours have the mean of the quadrature, within 4 standard errors", off.max() < 4),
         # The standard deviation of 400 samples is off by 15 % once in 10,000 times.
-        Finding("ours have its standard deviation, within 15 %", bool(abs(ours["std"] / true["std"] - 1).max() < 0.15)),
-        Finding("Langevin's are less than half as wide", bool((theirs["std"] / true["std"]).max() < 0.5)),
-        Finding("and say so", bool((status["Langevin"] != "converged").all())),
+        Finding("ours have its standard deviation, within 15 %", abs(ours["std"] / true["std"] - 1).max() < 0.15),
+        Finding("Langevin's are less than half as wide", (theirs["std"] / true["std"]).max() < 0.5),
+        Finding("and say so", (status["Langevin"] != "converged").all()),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws three boxes for each antecedent."""
     places = sorted(rows.asked.dropna().unique())
     labels = {"ours": "samples, ours", "Langevin": "samples, Langevin as in the paper", "quadrature": "quadrature"}

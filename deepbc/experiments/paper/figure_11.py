@@ -7,17 +7,14 @@ __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas
 
 from deepbc.distances import Absolute, Power, Squared
 from deepbc.experiments.digits_setup import NAMES, Config, asked, background, factual, fit_numbers, numbers, table
-from deepbc.experiments.runner import Finding
-from deepbc.plots import Scatter, plot_panels
+from deepbc.experiments.runner import Finding, gather
+from deepbc.plots import Figure, Scatter, plot_panels
 from deepbc.queries import backtrack, intervene
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "What weights and distances do to a backtracking answer"
 WEIGHTS = (0.0, 1.0, 5.0, 25.0, 1000.0)
@@ -30,10 +27,8 @@ DISTANCES = {
 }
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Asks for the same intensities with every weight and every distance; a row for each answer."""
-    import pandas
-
     data, source = numbers(config.rows, config.seed)
     point = factual(data, 2.2, 120.0)
     scm = fit_numbers(data, config.epochs, config.seed, fits)
@@ -48,13 +43,10 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         cf = backtrack(scm, point, question, distance=distance)
         parts.append(table(cf, kind="by distance", distance=label))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs["data"] = source
-
-    return rows
+    return gather(parts, {"data": source})
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What the paper says of this figure."""
     point = rows[rows.kind == "factual"].iloc[0]
     forced = rows[rows.kind == "interventional"].thickness.to_numpy()
@@ -67,29 +59,29 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     still = abs(sparse[noises] - point[noises].astype(float)).min(axis=1) < 1e-9
 
     return (
-        Finding("every answer is converged", bool((rows.status.dropna() == "converged").all())),
+        Finding("every answer is converged", (rows.status.dropna() == "converged").all()),
         Finding(
             "a growing weight on thickness approaches the interventional answer monotonically",
-            all(bool((after <= before + 1e-9).all()) for before, after in itertools.pairwise(away)),
+            all((after <= before + 1e-9).all() for before, after in itertools.pairwise(away)),
         ),
-        Finding("the largest weight comes within 0.01 of its thickness", bool(away[-1].max() < 0.01)),
+        Finding("the largest weight comes within 0.01 of its thickness", away[-1].max() < 0.01),
         Finding(
             "without a weight on thickness it alone carries the change",
-            bool(abs(free["noise of intensity"] - point["noise of intensity"]).max() < 1e-6),
+            abs(free["noise of intensity"] - point["noise of intensity"]).max() < 1e-6,
         ),
-        Finding("other distances lead to other answers", bool(spread.max() > 0.1)),
-        Finding("the absolute distance moves one noise alone", bool(still.all())),
+        Finding("other distances lead to other answers", spread.max() > 0.1),
+        Finding("the absolute distance moves one noise alone", still.all()),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws a panel for each weight and each distance."""
     data, point = rows[rows.kind == "data"], rows[rows.kind == "factual"]
     forced = rows[rows.kind == "interventional"]
     cloud = data["thickness"], data["intensity"]
     around = [("interventional", forced.thickness, forced.intensity), ("factual", point.thickness, point.intensity)]
 
-    def panel(title: str, part: "pandas.DataFrame") -> Scatter:
+    def panel(title: str, part: pandas.DataFrame) -> Scatter:
         return Scatter(title, NAMES, cloud, [("backtracking", part.thickness, part.intensity), *around])
 
     weights, distances = (rows[rows.kind == kind] for kind in ("by weight", "by distance"))

@@ -7,23 +7,19 @@ of it: that there is such a man is what a tabular explanation cannot say. How mu
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas
 import torch
 from torch import Tensor
 
 from deepbc.evaluation.baselines import Tabular
 from deepbc.experiments.face_questions import ATTRIBUTES
 from deepbc.experiments.faces_setup import Config, album, fit_faces, person, portraits, shown
-from deepbc.experiments.runner import Finding
-from deepbc.plots import plot_panels
+from deepbc.experiments.runner import Finding, gather
+from deepbc.plots import Figure, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import faces
 from deepbc.solvers import Sparse
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Faces: several antecedents, a change absorbed by its own noise, a wrong graph"
 SEVERAL, MORE = "(a) i. had she a beard, and been young", "(a) ii. had he been old, and not bald"
@@ -36,10 +32,8 @@ BEARD, YOUNG, OLD, HAIRY = 1.5, -1.0, 1.5, -0.5
 PART, LESS = 0.1, 1.0
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Asks three questions in several ways; a row for each portrait."""
-    import pandas
-
     fitted, given = fit_faces(config, fits)
     scm, few = fitted.scm, Sparse(keep=2)
     table = Tabular.fit(fitted.attributes, ATTRIBUTES, seed=config.seed)
@@ -67,10 +61,10 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         (WRONG, OTHER, intervene(scm, woman, {name: alone[name] for name in ATTRIBUTES}).values),
     ]
     parts = [portraits(fitted, values, panel=panel, what=what) for panel, what, values in answers]
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.insert(2, CARRIED, shares.max().item() * ((rows.panel == ABSORBED) & (rows.what == OURS)))
     typical = [round(share, 3) for share in shares.quantile(shares.new_tensor([0.25, 0.5, 0.75])).tolist()]
-    rows.attrs |= {"data": given.data, "bearded men": len(shares), "carried by the beard's own noise": typical}
+    origin = {"data": given.data, "bearded men": len(shares), "carried by the beard's own noise": typical}
+    rows = gather(parts, origin)
+    rows.insert(2, CARRIED, shares.max().item() * ((rows.panel == ABSORBED) & (rows.what == OURS)))
 
     return rows
 
@@ -88,7 +82,7 @@ def _shaven(fitted: faces.Fitted, images: Tensor) -> tuple[dict[str, Tensor], Te
     return {**{name: rows[name][one] for name in ATTRIBUTES}, "image": images[men[one]]}, shares
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What the paper's panels say."""
     she, he = shown(rows, SEVERAL, BOTH), shown(rows, MORE, BOTH)
     missed = max(abs(she.beard - BEARD), abs(she.age - YOUNG), abs(he.age - OLD), abs(he.bald - HAIRY))
@@ -97,16 +91,16 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     changed = max(abs(ours[name] - man[name]) for name in ("age", "gender"))
 
     return (
-        Finding("several antecedents hold at once", bool(missed < 1e-6)),
-        Finding("there is a man who shaves mostly by the noise of his beard", bool(rows[CARRIED].max() > 0.5)),
+        Finding("several antecedents hold at once", missed < 1e-6),
+        Finding("there is a man who shaves mostly by the noise of his beard", rows[CARRIED].max() > 0.5),
         Finding(
             "his age and gender change less than a tabular explanation changes an attribute",
-            bool(changed < 0.75 * abs(table.drop("beard") - man.drop("beard")).max()),
+            changed < 0.75 * abs(table.drop("beard") - man.drop("beard")).max(),
         ),
-        Finding("the wrong graph leads to another answer", bool(abs(right - wrong).max() > 0.1)),
+        Finding("the wrong graph leads to another answer", abs(right - wrong).max() > 0.1),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the portraits and their attributes."""
     return plot_panels([[panel] for panel in album(rows)], width=6.0, heights=[1.7, 1.5] * 4)

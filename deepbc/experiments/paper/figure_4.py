@@ -8,28 +8,17 @@ the arrow reversed.
 __all__ = ["TITLE", "Config", "findings", "render", "run"]
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from deepbc.distances import Absolute, Power, Squared
-from deepbc.experiments.digits_setup import (
-    NAMES,
-    NUMBERS,
-    Config,
-    asked,
-    background,
-    factual,
-    fit_numbers,
-    numbers,
-    table,
-)
-from deepbc.experiments.runner import Finding
+from deepbc.experiments import digits_setup as setup
+from deepbc.experiments.digits_setup import NAMES, Config
+from deepbc.experiments.runner import Finding, gather
 from deepbc.graph import CausalGraph
-from deepbc.plots import Scatter, plot_panels
+from deepbc.plots import Figure, Scatter, plot_panels
 from deepbc.queries import backtrack, intervene
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Thickness and intensity: backtracking, interventional, and the wrong graph"
 WRONG = CausalGraph.parse("intensity -> thickness")
@@ -42,34 +31,29 @@ DISTANCES = {
 }
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Fits both graphs and asks all questions; a row for each answer and for some of the data."""
-    import pandas
-
-    data, source = numbers(config.rows, config.seed)
-    point = factual(data, 2.2, 120.0)
-    graphs = {"right": NUMBERS, "reversed": WRONG}
+    data, source = setup.numbers(config.rows, config.seed)
+    point = setup.factual(data, 2.2, 120.0)
+    graphs = {"right": setup.NUMBERS, "reversed": WRONG}
     models = {
-        label: fit_numbers(data, config.epochs, config.seed, fits, graph=graph) for label, graph in graphs.items()
+        label: setup.fit_numbers(data, config.epochs, config.seed, fits, graph=graph) for label, graph in graphs.items()
     }
 
-    parts = background(models["right"], data, point)
-    for name, values in asked(config.antecedents).items():
+    parts = setup.background(models["right"], data, point)
+    for name, values in setup.asked(config.antecedents).items():
         for kind, ask in (("backtracking", backtrack), ("interventional", intervene)):
             cf = ask(models["right"], point, {name: values})
-            parts.append(table(cf, kind=kind, graph="right", distance="squared"))
+            parts.append(setup.table(cf, kind=kind, graph="right", distance="squared"))
     for arrow, scm in models.items():
         for label, distance in DISTANCES.items():
-            cf = backtrack(scm, point, {"thickness": asked(config.antecedents)["thickness"]}, distance=distance)
-            parts.append(table(cf, kind="by distance", graph=arrow, distance=label))
+            cf = backtrack(scm, point, {"thickness": setup.asked(config.antecedents)["thickness"]}, distance=distance)
+            parts.append(setup.table(cf, kind="by distance", graph=arrow, distance=label))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs["data"] = source
-
-    return rows
+    return gather(parts, {"data": source})
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What the paper says of this figure."""
     point = rows[rows.kind == "factual"].iloc[0]
     traced, forced = (rows[(rows.kind == kind) & (rows.asked == "intensity")] for kind in KINDS)
@@ -80,19 +64,18 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     }
 
     return (
-        Finding("every answer is converged", bool((rows.status.dropna() == "converged").all())),
-        Finding("antecedent intensity moves thickness under backtracking", bool(traced.thickness.std() > 0.1)),
+        Finding("every answer is converged", (rows.status.dropna() == "converged").all()),
+        Finding("antecedent intensity moves thickness under backtracking", traced.thickness.std() > 0.1),
         Finding(
-            "antecedent intensity never moves thickness under intervention",
-            bool((forced.thickness == point.thickness).all()),
+            "antecedent intensity never moves thickness under intervention", (forced.thickness == point.thickness).all()
         ),
-        Finding("antecedent thickness gives both the same answer", bool(abs(both[0] - both[1]).max() < 1e-6)),
-        Finding("with the right graph no distance changes the answer", bool(spread["right"].max() < 1e-6)),
-        Finding("with the reversed graph distances do", bool(spread["reversed"].max() > 1.0)),
+        Finding("antecedent thickness gives both the same answer", abs(both[0] - both[1]).max() < 1e-6),
+        Finding("with the right graph no distance changes the answer", spread["right"].max() < 1e-6),
+        Finding("with the reversed graph distances do", spread["reversed"].max() > 1.0),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the panels of (a) and of (b)."""
     data, point = rows[rows.kind == "data"], rows[rows.kind == "factual"]
     cloud = data["thickness"], data["intensity"]

@@ -9,88 +9,62 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 import torch
 
-from deepbc.experiments.digits_setup import (
-    NAMES,
-    PIXELS,
-    Ask,
-    asked,
-    factual,
-    fit_images,
-    images,
-    pictures,
-    pixels,
-    table,
-)
-from deepbc.experiments.runner import Finding
-from deepbc.plots import Pictures, plot_panels
+from deepbc.experiments import digits_setup as setup
+from deepbc.experiments.digits_setup import NAMES
+from deepbc.experiments.runner import Finding, gather
+from deepbc.plots import Figure, Pictures, plot_panels
 from deepbc.queries import backtrack, intervene
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Digits as they would have looked: backtracking and interventional"
 # Thickness and intensity near which digits are chosen: thin and dark, middling, thick and bright.
 POINTS = ((1.9, 95.0), (2.4, 140.0), (3.2, 205.0))
-KINDS: Mapping[str, Ask] = {"backtracking": backtrack, "interventional": intervene}
+KINDS: Mapping[str, setup.Ask] = {"backtracking": backtrack, "interventional": intervene}
 # The ink of an image: pixels beyond this part of its brightest.
 INK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """How the experiment is run.
+class Config(setup.Config):
+    """How the experiment is run: as those on thickness and intensity, but images take fewer passes."""
 
-    Args:
-        rows: The rows to fit; None fits all 60,000.
-        epochs: The most passes over the images.
-        antecedents: How many values are asked for.
-        seed: Where all random numbers come from.
-    """
-
-    rows: int | None = None
     epochs: int = 30
     antecedents: int = 7
-    seed: int = 0
 
     @classmethod
     def quick(cls) -> "Config":
         return cls(rows=6_000, epochs=8, antecedents=5)
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Asks some test digits for other intensities; a row for each image."""
-    import pandas
-
-    data, source = images("train", config.rows, config.seed)
-    test, _ = images("test", None, config.seed)
-    scm, report = fit_images(data, config.epochs, config.seed, fits)
+    data, source = setup.images("train", config.rows, config.seed)
+    test, _ = setup.images("test", None, config.seed)
+    scm, report = setup.fit_images(data, config.epochs, config.seed, fits)
 
     parts = []
     for digit, place in enumerate(POINTS):
-        point = factual(test, *place)
+        point = setup.factual(test, *place)
         here = pandas.DataFrame([{"kind": "factual", "digit": digit, **{name: point[name].item() for name in NAMES}}])
-        parts.append(pandas.concat([here, pixels(point["image"])], axis=1))
+        parts.append(pandas.concat([here, setup.pixels(point["image"])], axis=1))
         for kind, ask in KINDS.items():
-            cf = ask(scm, point, {"intensity": asked(config.antecedents)["intensity"]})
-            parts.append(pandas.concat([table(cf, kind=kind, digit=digit), pixels(cf.values["image"])], axis=1))
+            cf = ask(scm, point, {"intensity": setup.asked(config.antecedents)["intensity"]})
+            parts.append(
+                pandas.concat([setup.table(cf, kind=kind, digit=digit), setup.pixels(cf.values["image"])], axis=1)
+            )
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs |= {"data": source, "minutes of training": round(report.seconds / 60, 1)}
-
-    return rows
+    return gather(parts, {"data": source, "minutes of training": round(report.seconds / 60, 1)})
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What the paper says of this figure, on thickness and on the ink of the images."""
     thickness, ink = {}, {}
     for (kind, digit), part in rows.groupby(["kind", "digit"]):
-        drawn = part[PIXELS].to_numpy()
+        drawn = part[setup.PIXELS].to_numpy()
         inked = (drawn > INK * drawn.max(1, keepdims=True)).sum(1)
         ink[kind, digit] = math.log(inked[-1] / inked[0])
         thickness[kind, digit] = part.thickness.to_numpy()
@@ -98,34 +72,34 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     traced, forced = ([ink[kind, digit] for digit in digits] for kind in KINDS)
 
     return (
-        Finding("every answer is converged", bool((rows.status.dropna() == "converged").all())),
+        Finding("every answer is converged", (rows.status.dropna() == "converged").all()),
         Finding(
             "antecedent intensity moves thickness along under backtracking",
-            all(bool((np.diff(thickness["backtracking", digit]) > 0).all()) for digit in digits),
+            all((np.diff(thickness["backtracking", digit]) > 0).all() for digit in digits),
         ),
         Finding(
             "it never moves thickness under intervention",
-            all(bool((thickness["interventional", k] == thickness["factual", k]).all()) for k in digits),
+            all((thickness["interventional", k] == thickness["factual", k]).all() for k in digits),
         ),
         Finding(
             "under backtracking the brightest image has more than 1.5 times the ink of the darkest",
-            all(bool(grown > math.log(1.5)) for grown in traced),
+            all(grown > math.log(1.5) for grown in traced),
         ),
         Finding(
             "under intervention it changes by less than half of that factor, on a logarithmic scale",
-            all(bool(abs(one) < 0.5 * other) for one, other in zip(forced, traced, strict=True)),
+            all(abs(one) < 0.5 * other for one, other in zip(forced, traced, strict=True)),
         ),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws two bands of images for each digit."""
     values = sorted(rows[rows.kind == "backtracking"].intensity.round(3).unique())
     bands, labels, notes = [], [], []
     for digit in range(len(POINTS)):
         for kind in KINDS:
             part = rows[(rows.digit == digit) & rows.kind.isin(["factual", kind])]
-            bands.append(pictures(part))
+            bands.append(setup.pictures(part))
             labels.append(kind)
             notes.append([f"t {each:.1f}" for each in part.thickness])
     columns = ["factual", *(f"i = {each:.0f}" for each in values)]

@@ -11,25 +11,22 @@ __all__ = ["TITLE", "Config", "findings", "render", "run"]
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas
 import torch
 from torch import Tensor
 
+from deepbc.experiments import digits_setup as setup
 from deepbc.experiments.digits_setup import asked, factual, fit_numbers, numbers
-from deepbc.experiments.runner import Finding
+from deepbc.experiments.runner import Finding, gather
 from deepbc.numerics.batched import concat_last
 from deepbc.numerics.seeding import generator
-from deepbc.plots import Cells, Lines, plot_panels
+from deepbc.plots import Cells, Figure, Lines, plot_panels
 from deepbc.queries import backtrack
 from deepbc.queries.results import Counterfactual
 from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Gradient, Linearized, Solver
 from deepbc.solvers.problem import Problem, Solution
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Solvers: loss over iterations, and the error of the antecedent"
 PENALTIES = (10.0, 1e3, 1e6)
@@ -41,24 +38,16 @@ MOVES = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    """How the experiment is run.
+class Config(setup.Config):
+    """How the experiment is run, beside what `digits_setup.Config` says.
 
     Args:
-        rows: The rows to fit; None fits all 60,000.
-        epochs: The most passes over the rows in a fit.
-        antecedents: How many values are asked for.
         iterations: The iterations of each solver.
         many: How many rows are asked for the intensity of another one.
-        seed: Where all random numbers come from.
     """
 
-    rows: int | None = None
-    epochs: int = 500
-    antecedents: int = 15
     iterations: int = 200
     many: int = 2000
-    seed: int = 0
 
     @classmethod
     def quick(cls) -> "Config":
@@ -85,10 +74,8 @@ class _Watched(Solver):
         return self.solver.solve(replace(problem, law=law))
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Runs every solver; a row for each iteration, and one for each end."""
-    import pandas
-
     data, source = numbers(config.rows, config.seed)
     point = factual(data, 2.2, 120.0)
     scm = fit_numbers(data, config.epochs, config.seed, fits)
@@ -115,26 +102,19 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
     parts.append(_end("Exact", None, exact))
     parts.append(_many(scm, data, config, "Exact", [Exact()] * 2, None))
 
-    rows = pandas.concat(parts, ignore_index=True)
-    rows.attrs["data"] = source
-
-    return rows
+    return gather(parts, {"data": source})
 
 
-def _end(solver: str, penalty: float | None, cf: Counterfactual) -> "pandas.DataFrame":
-    import pandas
+def _end(solver: str, penalty: float | None, cf: Counterfactual) -> pandas.DataFrame:
+    columns = {"squared error": cf.error.square().sum().item(), "questions": len(cf.error)}
 
-    told = {"squared error": cf.error.square().sum().item(), "questions": len(cf.error)}
-
-    return pandas.DataFrame([{"kind": "end", "solver": solver, "penalty": penalty, **told}])
+    return pandas.DataFrame([{"kind": "end", "solver": solver, "penalty": penalty, **columns}])
 
 
 def _many(
     scm: SCM, data: Mapping[str, Tensor], config: Config, label: str, solvers: Sequence[Solver], penalty: float | None
-) -> "pandas.DataFrame":
+) -> pandas.DataFrame:
     """Asks many rows for the intensity of another, and looks whether the last iteration still moved them."""
-    import pandas
-
     rows = {name: column[: config.many] for name, column in data.items()}
     other = torch.randperm(len(data["intensity"]), generator=generator(config.seed, "other"))[: config.many]
     last, cf = (backtrack(scm, rows, {"intensity": data["intensity"][other]}, solver=each) for each in solvers)
@@ -146,7 +126,7 @@ def _many(
     )
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """What the paper says of this figure, and what it leaves out: rows on which the steps cycle."""
     trace, many, ends = (rows[rows.kind == kind] for kind in ("trace", "many", "end"))
     losses = {key: part.loss.to_numpy() for key, part in trace.groupby(["solver", "penalty"])}
@@ -155,24 +135,22 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     arrival = max(int((loss > (1 + NEAR) * loss[-1]).nonzero()[0][-1]) + 1 for loss in floors)
     exact, theirs = many[many.solver == "Exact"], many[many.solver != "Exact"]
     cycles = theirs["last move"] > MOVES
-    settled = ends[ends.solver == "Exact"]
+    end = ends[ends.solver == "Exact"]
 
     return (
         Finding(f"linearisation is at its floor after {arrival} iterations, about 5", arrival <= ABOUT_FIVE),
         Finding(
             "Adam with the least learning rate is far from it to the last",
-            all(bool(loss[-1] > 2 * floor[-1]) for loss, floor in zip(slow, floors, strict=True)),
+            all(loss[-1] > 2 * floor[-1] for loss, floor in zip(slow, floors, strict=True)),
         ),
-        Finding(f"among many rows linearisation cycles on {cycles.mean():.0%}", bool(cycles.any())),
-        Finding("every row on which it cycles says so", bool((theirs.status[cycles] == "not converged").all())),
-        Finding(
-            "Exact meets every antecedent", bool(exact.error.max() < 1e-6 and (settled["squared error"] < 1e-12).all())
-        ),
-        Finding("and is converged", bool((exact.status == "converged").all())),
+        Finding(f"among many rows linearisation cycles on {cycles.mean():.0%}", cycles.any()),
+        Finding("every row on which it cycles says so", (theirs.status[cycles] == "not converged").all()),
+        Finding("Exact meets every antecedent", exact.error.max() < 1e-6 and (end["squared error"] < 1e-12).all()),
+        Finding("and is converged", (exact.status == "converged").all()),
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the losses of each penalty, and the table."""
     trace, ends, many = (rows[rows.kind == kind] for kind in ("trace", "end", "many"))
     labels = tuple(dict.fromkeys(trace.solver))

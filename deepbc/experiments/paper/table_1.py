@@ -13,9 +13,9 @@ __all__ = ["PAPER", "TITLE", "Config", "findings", "render", "run"]
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas
 import torch
 from torch import Tensor
 
@@ -23,16 +23,12 @@ from deepbc.evaluation.baselines import Latent, Tabular
 from deepbc.evaluation.metrics import causal, missed, observed, plausible
 from deepbc.experiments.face_questions import ATTRIBUTES, Answers, Method, answers, draw_questions, of_attributes
 from deepbc.experiments.faces_setup import Config, fit_alone, fit_faces
-from deepbc.experiments.runner import Finding
-from deepbc.plots import Cells, plot_panels
+from deepbc.experiments.runner import Finding, gather
+from deepbc.plots import Cells, Figure, plot_panels
 from deepbc.queries import backtrack, intervene
 from deepbc.recipes import faces
 from deepbc.scm.model import SCM
 from deepbc.solvers import Exact, Sparse
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 TITLE = "Five methods by plausibility, closeness and causal compliance, on faces"
 TABULAR, FORCED, DEEP, WRONG, OURS = "Tabular CE", "Interventional", "Deep CE", "Wrong graph", "DeepBC"
@@ -53,10 +49,8 @@ KEEP = 2
 NEAR = 0.01
 
 
-def run(config: Config, fits: Path) -> "pandas.DataFrame":
+def run(config: Config, fits: Path) -> pandas.DataFrame:
     """Fits classifiers, models and regressors, asks all methods; a row for each question and method."""
-    import pandas
-
     fitted, given = fit_faces(config, fits)
     right = fitted.scm.part(ATTRIBUTES)
     latent = fit_alone(given.images, fitted.classifiers.classifiers, config, fits)
@@ -70,13 +64,11 @@ def run(config: Config, fits: Path) -> "pandas.DataFrame":
         columns = {"method": label, "query": range(config.queries), "asked": asked, "value": questions.value.numpy()}
         each = [missed(right, found.values, {name: questions.value}) for name in ATTRIBUTES]
         columns["missed"] = torch.stack(each)[questions.asked, range(config.queries)].numpy()
-        parts.append(pandas.DataFrame({**columns, **_judged(right, questions.factual, found)}))
+        parts.append(pandas.DataFrame({**columns, **_scored(right, questions.factual, found)}))
 
-    rows = pandas.concat(parts, ignore_index=True)
     accuracy = {name: round(each.accuracy, 3) for name, each in fitted.classifiers.accuracy.items()}
-    rows.attrs |= {"data": given.data, "accuracy": accuracy}
 
-    return rows
+    return gather(parts, {"data": given.data, "accuracy": accuracy})
 
 
 def _methods(fitted: faces.Fitted, latent: Latent, seed: int) -> dict[str, Method]:
@@ -96,7 +88,7 @@ def _methods(fitted: faces.Fitted, latent: Latent, seed: int) -> dict[str, Metho
     }
 
 
-def _judged(scm: SCM, factual: Mapping[str, Tensor], found: Answers) -> "dict[str, object]":
+def _scored(scm: SCM, factual: Mapping[str, Tensor], found: Answers) -> "dict[str, object]":
     """The metrics of answers, one a row."""
     metrics = {
         "obs SQU": observed(factual, found.values, ATTRIBUTES),
@@ -116,7 +108,7 @@ def _judged(scm: SCM, factual: Mapping[str, Tensor], found: Answers) -> "dict[st
     }
 
 
-def _paired(rows: "pandas.DataFrame", metric: str, other: str) -> tuple[float, float]:
+def _paired(rows: pandas.DataFrame, metric: str, other: str) -> tuple[float, float]:
     """The mean difference of another method to DeepBC, question by question, and its standard error."""
     table = rows.pivot(index="query", columns="method", values=metric)
     gap = table[other] - table[OURS]
@@ -124,17 +116,17 @@ def _paired(rows: "pandas.DataFrame", metric: str, other: str) -> tuple[float, f
     return float(gap.mean()), float(gap.std() / len(gap) ** 0.5)
 
 
-def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
+def findings(rows: pandas.DataFrame) -> tuple[Finding, ...]:
     """Whether DeepBC keeps to the causal laws as closely as the paper says."""
     causal_gaps = {other: _paired(rows, "causal SQU", other) for other in (TABULAR, FORCED, DEEP, WRONG)}
     ours = rows[rows.method.isin([OURS, FULL])]
 
     return (
-        Finding("every answer of DeepBC is converged", bool(ours.converged.all())),
-        Finding("every metric of every answer is a number", bool(np.isfinite(rows[[*PAPER]]).all(axis=None))),
+        Finding("every answer of DeepBC is converged", ours.converged.all()),
+        Finding("every metric of every answer is a number", np.isfinite(rows[[*PAPER]]).all(axis=None)),
         Finding(
             "every method comes within 0.05 of what was asked on three rows of four",
-            bool(rows.groupby("method").missed.quantile(0.75).max() < 0.05),
+            rows.groupby("method").missed.quantile(0.75).max() < 0.05,
         ),
         *(
             Finding(
@@ -145,7 +137,7 @@ def findings(rows: "pandas.DataFrame") -> tuple[Finding, ...]:
     )
 
 
-def render(rows: "pandas.DataFrame") -> "Figure":
+def render(rows: pandas.DataFrame) -> Figure:
     """Draws the table: means and standard deviations, the paper's means, and differences to DeepBC."""
     methods = (TABULAR, FORCED, DEEP, WRONG, OURS)
     cells = []
