@@ -102,23 +102,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "data": ("Variable", "World"),
-    "distances": ("Absolute", "Distance", "Power", "Squared"),
-    "evaluation.check": ("CheckReport", "check"),
-    "graph": ("CausalGraph",),
-    "mechanisms": (
-        "Additive", "Categorical", "ConvVAE", "Equation", "Flow", "Integer", "Linear", "Mechanism", "Predictor", "law",
-    ),
-    "queries": (
-        "Counterfactual", "Diagnostics", "Status", "at_least", "at_most", "backtrack", "backtrack_samples", "between",
-        "intervene",
-    ),
-    "samplers": ("Hamiltonian", "Langevin", "Sampler"),
-    "scm": ("SCM",),
-    "solvers": ("Exact", "Gradient", "Linearized", "Solver", "Sparse"),
-    "training": ("FitReport", "Training"),
-}  # fmt: skip
-_ROOMS = {name: room for room, names in _HOMES.items() for name in names}
+    "data": "Variable World",
+    "distances": "Absolute Distance Power Squared",
+    "evaluation.check": "CheckReport check",
+    "graph": "CausalGraph",
+    "mechanisms": "Additive Categorical ConvVAE Equation Flow Integer Linear Mechanism Predictor law",
+    "queries": "Counterfactual Diagnostics Status at_least at_most backtrack backtrack_samples between intervene",
+    "samplers": "Hamiltonian Langevin Sampler",
+    "scm": "SCM",
+    "solvers": "Exact Gradient Linearized Solver Sparse",
+    "training": "FitReport Training",
+}
+_ROOMS = {name: room for room, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ import heapq
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from deepbc._validation import near, pick
 from deepbc.errors import GraphError
@@ -48,9 +48,9 @@ class CausalGraph:
 
     def __init__(self, parents: Mapping[str, Iterable[str]]) -> None:
         if not isinstance(parents, Mapping):
-            _fail_graph(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}.")
+            raise GraphError(f"Expected a mapping from each variable to its parents, got {type(parents).__name__}.")
         if not parents:
-            _fail_graph("The graph is empty. Name at least one variable, for example CausalGraph({'x': []}).")
+            raise GraphError("The graph is empty. Name at least one variable, for example CausalGraph({'x': []}).")
 
         self._parents = {name: _names(name, listed) for name, listed in parents.items()}
 
@@ -78,7 +78,7 @@ class CausalGraph:
             (('a', 'c'), ('b', 'c'), ('c', 'd'))
         """
         if not isinstance(text, str):
-            _fail_graph(f"parse: expected text such as 'a -> b', got {type(text).__name__}.")
+            raise GraphError(f"parse: expected text such as 'a -> b', got {type(text).__name__}.")
         parents: dict[str, list[str]] = {}
 
         for statement in filter(None, map(str.strip, re.split(r"[;\n]", text))):
@@ -95,11 +95,11 @@ class CausalGraph:
     def from_networkx(cls, graph: Any) -> Self:
         r"""Reads a graph from a `networkx.DiGraph`, whose nodes become names by `str`."""
         if not graph.is_directed():
-            _fail_graph("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph.")
+            raise GraphError("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph.")
 
         parents: dict[str, list[str]] = {str(node): [] for node in graph.nodes}
         if len(parents) < len(graph):
-            _fail_graph("from_networkx: two nodes have one name, as 1 and '1' do. Rename one.")
+            raise GraphError("from_networkx: two nodes have one name, as 1 and '1' do. Rename one.")
         for cause, effect in graph.edges():
             parents[str(effect)].append(str(cause))
 
@@ -194,13 +194,15 @@ class CausalGraph:
 
 def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
     if not isinstance(name, str) or not name.strip():
-        _fail_graph(f"A variable needs a name: expected non-empty text, got {name!r}.")
+        raise GraphError(f"A variable needs a name: expected non-empty text, got {name!r}.")
     if any("\ud800" <= sign <= "\udfff" for sign in name):
-        _fail_graph(f"Variable {name!r}: expected a name that can be written as UTF-8, got half a sign. Rename it.")
+        raise GraphError(
+            f"Variable {name!r}: expected a name that can be written as UTF-8, got half a sign. Rename it."
+        )
     if not isinstance(listed, Iterable):
-        _fail_graph(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write [].")
+        raise GraphError(f"Variable {name!r}: expected a list of parents, got {listed!r}. Write [].")
     if isinstance(listed, str):
-        _fail_graph(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}].")
+        raise GraphError(f"Variable {name!r}: expected a list of parents, got the text {listed!r}. Write [{listed!r}].")
 
     return tuple(listed)
 
@@ -208,12 +210,12 @@ def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
 def _check_parents(name: str, listed: tuple[str, ...], known: Mapping[str, tuple[str, ...]]) -> None:
     for i, parent in enumerate(listed):
         if parent == name:
-            _fail_graph(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop.")
+            raise GraphError(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop.")
         if parent in listed[:i]:
-            _fail_graph(f"The edge {parent} -> {name} is given twice. Remove one.")
+            raise GraphError(f"The edge {parent} -> {name} is given twice. Remove one.")
         if parent not in known:
             hint = near(parent, known) or f"Add {parent!r}: [] to the graph."
-            _fail_graph(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
+            raise GraphError(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
 
 
 def _topological_order(
@@ -232,24 +234,25 @@ def _topological_order(
                 heapq.heappush(ready, number[child])
 
     if len(order) < len(parents):
-        _fail_cycle(_cycle({name: listed for name, listed in parents.items() if waiting[name]}))
+        cycle = " -> ".join(_cycle({name: listed for name, listed in parents.items() if waiting[name]}))
+        raise GraphError(f"The graph has a cycle: {cycle}. Causes must come before effects; remove one of its edges.")
 
     return tuple(order)
 
 
 def _cycle(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Walks from effect to cause among those that all have one left, until one comes again; first name first."""
+    """Follows parents, of which every variable here has one, until one comes again; first name first."""
     path = [next(iter(parents))]
-    seen = {path[0]: 0}
+    visited = {path[0]: 0}
 
     while True:
         cause = next(parent for parent in parents[path[-1]] if parent in parents)
-        if cause in seen:
-            cycle = path[seen[cause] :][::-1]
+        if cause in visited:
+            cycle = path[visited[cause] :][::-1]
             number = {name: i for i, name in enumerate(parents)}
             first = cycle.index(min(cycle, key=number.__getitem__))
             return [*cycle[first:], *cycle[:first], cycle[first]]
-        seen[cause] = len(path)
+        visited[cause] = len(path)
         path.append(cause)
 
 
@@ -257,19 +260,9 @@ def _split_names(group: str, statement: str) -> list[str]:
     names = [name.strip() for name in group.split(",")]
 
     if not all(names):
-        _fail_graph(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'.")
+        raise GraphError(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'.")
     for name in names:
         if set(name) & NOT_IN_TEXT or name.startswith("-") or name.endswith("-"):
-            _fail_graph(f"Cannot read the statement {statement!r}: {name!r} is no name. Write 'a -> b'.")
+            raise GraphError(f"Cannot read the statement {statement!r}: {name!r} is no name. Write 'a -> b'.")
 
     return names
-
-
-def _fail_graph(message: str) -> NoReturn:
-    raise GraphError(message)
-
-
-def _fail_cycle(cycle: Iterable[str]) -> NoReturn:
-    _fail_graph(
-        f"The graph has a cycle: {' -> '.join(cycle)}. Causes must come before effects; remove one of its edges."
-    )

@@ -67,13 +67,13 @@ def _print(report: "CheckReport") -> None:
     table = Table("variable", "verdict", "gain (nats)", "noise off by", "depends", "on most")
     for each in report:
         gain = "" if math.isnan(each.gain) else f"{each.gain:+.3f}"
-        noise, others = _judged(each.gap, each.gap_p), _judged(each.dependence, each.dependence_p)
+        noise, others = _with_p(each.gap, each.gap_p), _with_p(each.dependence, each.dependence_p)
         add_row(table, each.name, each.verdict, gain, noise, others, each.dependence_on)
     console.print(table)
     say(report.explain())
 
 
-def _judged(size: float, p: float) -> str:
+def _with_p(size: float, p: float) -> str:
     """How large something is, and how likely that would be."""
     return "" if math.isnan(size) else f"{size:.2f}, p {p:.1g}"
 
@@ -82,9 +82,9 @@ def _told(report: "CheckReport") -> dict[str, Any]:
     """The report as JSON has it, which knows no NaN."""
     from deepbc.evaluation.check import DIRECTIONS
 
-    told = {"verdict": report.verdict, "accepted": report.accepted, **asdict(report), "not_tested": DIRECTIONS}
+    record = {"verdict": report.verdict, "accepted": report.accepted, **asdict(report), "not_tested": DIRECTIONS}
 
-    return {key: _plain(each) for key, each in told.items()}
+    return {key: _plain(each) for key, each in record.items()}
 
 
 def _plain(content: Any) -> Any:

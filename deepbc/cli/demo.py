@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +57,9 @@ class Demo:
         model: The saved model.
     """
 
+    # The names of the columns of `rows`.
+    columns: ClassVar[Sequence[str]] = ("world", "thickness", "intensity", "distance", "status")
+
     report: FitReport
     intensity: float
     answers: Mapping[str, Answers]
@@ -63,11 +67,6 @@ class Demo:
     figure: Path
     page: Path
     model: Path
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of the columns of `rows`."""
-        return ("world", "thickness", "intensity", "distance", "status")
 
     def rows(self) -> list[list[list[str]]]:
         """The answers as text, learned and true, for each digit three rows: factual and both kinds."""

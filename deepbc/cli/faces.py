@@ -75,7 +75,10 @@ def fit_celeba(
     made.classifiers.save(out / "classifiers")
     made.scm.save(out / "model")
     if checkpoint is None:
-        _remove(state)
+        for part in ("classifiers", "model"):
+            shutil.rmtree(state / part, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            state.rmdir()  # if nothing else is in it
 
     if as_json:
         accuracy = {name: asdict(each) for name, each in made.classifiers.accuracy.items()}
@@ -84,14 +87,6 @@ def fit_celeba(
     console.print(_accuracies(made.classifiers))
     console.print(report_table(made.report))
     say(f"model:       {out / 'model'}\nclassifiers: {out / 'classifiers'}")
-
-
-def _remove(state: Path) -> None:
-    """Removes what a fit kept, and the folder if nothing else is in it."""
-    for part in ("classifiers", "model"):
-        shutil.rmtree(state / part, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        state.rmdir()
 
 
 def _accuracies(classifiers: "Classifiers") -> Table:

@@ -163,18 +163,18 @@ def find_levels(column: Any, where: str, order: Sequence[Label] | None = None) -
     for row, item in enumerate(items):
         if _gap(item):
             _fail_level(None, row, (), where)
-    seen = set(items)
+    distinct = set(items)
 
     if order is not None:
         levels = Levels(tuple(order), ordered=True)
         levels.codes(column, where)
-        there = {levels.label_of(item) for item in seen}
+        there = {levels.label_of(item) for item in distinct}
         return _levels([label for label in levels.items if label in there], True, where)
     if pandas is not None and isinstance(dtype, pandas.CategoricalDtype):
-        used = [item for item in dtype.categories.tolist() if item in seen]
+        used = [item for item in dtype.categories.tolist() if item in distinct]
         return _levels(_alike(used, where), bool(dtype.ordered), where)
 
-    return _levels(sorted(_alike(seen, where)), False, where)
+    return _levels(sorted(_alike(distinct, where)), False, where)
 
 
 def list_items(column: Any, where: str) -> "np.ndarray[Any, Any]":
@@ -182,7 +182,9 @@ def list_items(column: Any, where: str) -> "np.ndarray[Any, Any]":
     if isinstance(column, Tensor):
         column = column.detach().cpu().numpy()
     try:
-        return np.asarray(column, dtype=object if _mixed(column) else None)
+        # numpy would turn the items of a list with text in it into text.
+        mixed = isinstance(column, list | tuple) and any(isinstance(item, str) for item in column)
+        return np.asarray(column, dtype=object if mixed else None)
     except ValueError as error:
         raise DataError(f"{where}: expected an entry a row, got rows of different lengths.") from error
 
@@ -195,11 +197,6 @@ def _levels(labels: Sequence[Label], ordered: bool, where: str) -> Levels:
         )
 
     return Levels(tuple(labels), ordered)
-
-
-def _mixed(column: Any) -> bool:
-    """Whether numpy would turn the items of a list into text."""
-    return isinstance(column, list | tuple) and any(isinstance(item, str) for item in column)
 
 
 def _alike(items: Iterable[Any], where: str) -> tuple[Label, ...]:

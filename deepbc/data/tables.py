@@ -20,14 +20,13 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from deepbc._validation import pick
 from deepbc.errors import DataError, DeepBCError, SettingError, StorageError
 from deepbc.storage import replacing
-
-if TYPE_CHECKING:
-    import pandas
 
 ENDINGS = {".csv": "CSV", ".parquet": "Parquet"}
 TRUTHS = {"true", "false"}
@@ -39,7 +38,7 @@ GAPS = {"NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "n/a", "#N/A"
 
 def read_table(
     path: str | os.PathLike[str], names: Sequence[str], labels: Mapping[str, bool] | None = None
-) -> "pandas.DataFrame":
+) -> pandas.DataFrame:
     """Reads columns of numbers and of labels. An empty cell comes as a gap, as does a word among numbers.
 
     Args:
@@ -51,8 +50,6 @@ def read_table(
     Raises:
         DataError: The file is missing, is no table, lacks a column or has one that is neither of numbers nor labels.
     """
-    import pandas
-
     path = Path(path)
     ending = _check(path, names)
     with _told(path, ending):
@@ -63,7 +60,7 @@ def read_table(
 
 def read_chunks(
     path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool] | None = None
-) -> Iterator["pandas.DataFrame"]:
+) -> Iterator[pandas.DataFrame]:
     """Reads as `read_table` does, so many rows at a time, and guesses nothing: a word in place of a number is a gap.
 
     Args:
@@ -84,9 +81,7 @@ def read_chunks(
         yield _columns(chunk, names, labels, path, words=True)
 
 
-def _chunks(path: Path, ending: str, rows: int) -> Iterator["pandas.DataFrame"]:
-    import pandas
-
+def _chunks(path: Path, ending: str, rows: int) -> Iterator[pandas.DataFrame]:
     if ending == ".csv":
         yield from pandas.read_csv(path, chunksize=rows, **PLAIN)
     else:
@@ -117,11 +112,9 @@ def _check(path: Path, names: Sequence[str]) -> str:
 
 
 def _columns(
-    frame: "pandas.DataFrame", names: Sequence[str], labels: Mapping[str, bool], path: Path, *, words: bool = False
-) -> "pandas.DataFrame":
+    frame: pandas.DataFrame, names: Sequence[str], labels: Mapping[str, bool], path: Path, *, words: bool = False
+) -> pandas.DataFrame:
     """The columns, as numbers or labels; one of numbers may hold nothing but words, where that is said."""
-    import pandas
-
     frame.columns = [str(name) for name in frame.columns]
     columns = {}
     for name in names:
@@ -134,11 +127,14 @@ def _columns(
             columns[name] = _labels(column)
             continue
         numbers = _numbers(column)
-        if name not in labels and _mostly_words(column, numbers):
+        if name not in labels and (column.notna() & numbers.isna()).sum() > numbers.notna().sum():
             columns[name] = _labels(column.mask(column.isin(GAPS)))
         else:
-            if not words or column.dtype.kind == "b":
-                _check_numbers(column, numbers, f"{path}, {name!r}")
+            if (not words or column.dtype.kind == "b") and column.notna().any() and numbers.isna().all():
+                first = column[column.notna()].iloc[0]
+                raise DataError(
+                    f"{path}, {name!r}: expected numbers, got the text {first!r}. Convert the column first."
+                )
             columns[name] = numbers
 
     return pandas.DataFrame(columns, index=frame.index)
@@ -146,8 +142,6 @@ def _columns(
 
 def _numbers(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
     """The numbers in a column, with gaps for all else; truth values and categories are no numbers."""
-    import pandas
-
     labelled = column.dtype.kind == "b" or isinstance(column.dtype, pandas.CategoricalDtype)
     if labelled or pandas.api.types.infer_dtype(column, skipna=True) == "boolean":
         return pandas.Series(float("nan"), index=column.index)
@@ -155,28 +149,15 @@ def _numbers(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
     return pandas.to_numeric(column, errors="coerce").astype(float)
 
 
-def _mostly_words(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]") -> bool:
-    return bool((column.notna() & numbers.isna()).sum() > numbers.notna().sum())
-
-
 def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
     """Labels as they are, with None in gaps. A category keeps its order."""
-    import pandas
-
     if isinstance(column.dtype, pandas.CategoricalDtype):
         return column
 
     return column.astype(object).where(column.notna(), None)
 
 
-def _check_numbers(column: "pandas.Series[Any]", numbers: "pandas.Series[Any]", where: str) -> None:
-    """Refuses a column of numbers without any."""
-    if column.notna().any() and numbers.isna().all():
-        first = column[column.notna()].iloc[0]
-        raise DataError(f"{where}: expected numbers, got the text {first!r}. Convert the column first.")
-
-
-def with_types(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+def with_types(frame: pandas.DataFrame) -> pandas.DataFrame:
     """The same table, which is to be learned from, with the types that a file of text does not tell.
 
     Columns of numbers that are all whole become integers, and those of the words true and false truth values.
@@ -192,7 +173,7 @@ def with_types(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     return typed
 
 
-def check_whole(frame: "pandas.DataFrame", path: str | os.PathLike[str], *, drop: bool = False) -> "pandas.DataFrame":
+def check_whole(frame: pandas.DataFrame, path: str | os.PathLike[str], *, drop: bool = False) -> pandas.DataFrame:
     """Drops rows with gaps, or refuses them.
 
     Args:
@@ -212,7 +193,7 @@ def check_whole(frame: "pandas.DataFrame", path: str | os.PathLike[str], *, drop
     return frame[~rows]
 
 
-def pick_rows(table: "pandas.DataFrame", rows: Sequence[int]) -> "pandas.DataFrame":
+def pick_rows(table: pandas.DataFrame, rows: Sequence[int]) -> pandas.DataFrame:
     """Picks rows of a table, counted from 0."""
     for row in rows:
         if not 0 <= row < len(table):
@@ -232,7 +213,7 @@ def count_rows(path: str | os.PathLike[str]) -> int:
             return max(0, sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b"")) - 1)
 
 
-def write_table(frame: "pandas.DataFrame", path: str | os.PathLike[str]) -> None:
+def write_table(frame: pandas.DataFrame, path: str | os.PathLike[str]) -> None:
     """Writes a table, whole or not at all, without its index."""
     path = Path(path)
     with _whole(path) as (ending, fresh):
@@ -256,8 +237,6 @@ def join_tables(parts: Sequence[Path], path: Path) -> None:
 
 
 def _join_lines(parts: Sequence[Path], fresh: Path) -> None:
-    import pandas
-
     # A name may hold a line break, so the names are more than a line.
     names = len(pandas.read_csv(parts[0], nrows=0, **PLAIN).to_csv(index=False).encode())
     with fresh.open("wb") as whole:
@@ -284,8 +263,6 @@ def _parquet(path: Path) -> Any:
 @contextmanager
 def _told(path: Path, ending: str, kind: type[DeepBCError] = DataError) -> Iterator[None]:
     """Says in our own words what is wrong with a file."""
-    import pandas
-
     verb = "read" if kind is DataError else "written"
     try:
         with warnings.catch_warnings():

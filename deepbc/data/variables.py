@@ -47,9 +47,11 @@ class Variable:
     def __post_init__(self) -> None:
         where = f"Variable {self.name!r}"
         _check_bounds(self.lower, self.upper, where)
-        _check_spread(self.sd, 1 if len(self.shape) > 1 else self.dim, where)
-        if self.levels is not None:
-            _check_unbounded(self.bounded, where)
+        dim = 1 if len(self.shape) > 1 else self.dim
+        if len(self.sd) not in (0, dim) or not all(0 < each < math.inf for each in self.sd):
+            raise SettingError(f"{where}: expected {dim} positive standard deviations or none, got {tuple(self.sd)}.")
+        if self.levels is not None and self.bounded:
+            raise SettingError(f"{where}: a category has levels, not bounds. Take the bounds away.")
 
     @classmethod
     def seen(cls, name: str, column: Tensor, bounds: tuple[float, float], kind: "Kind | None" = None) -> Self:
@@ -135,8 +137,11 @@ class Variable:
             return self.levels.rows(column)
 
         rows = flatten(column, self.shape, where)
-        if self.whole:
-            _check_whole_numbers(rows, where)
+        if self.whole and (bad := (rows.isfinite() & (rows != rows.round())).any(-1)).any():
+            raise DataError(
+                f"{where}: expected whole numbers, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
+                f"declare the variable as real."
+            )
 
         return rows
 
@@ -297,23 +302,3 @@ def _check_inside(rows: Tensor, lower: float, upper: float, where: str, *, attai
 def _check_bounds(lower: float, upper: float, where: str) -> None:
     if not lower < upper:
         raise SettingError(f"{where}: expected bounds (lower, upper) with lower < upper, got ({lower:g}, {upper:g}).")
-
-
-def _check_spread(sd: Sequence[float], dim: int, where: str) -> None:
-    if len(sd) not in (0, dim) or not all(0 < each < math.inf for each in sd):
-        raise SettingError(f"{where}: expected {dim} positive standard deviations or none, got {tuple(sd)}.")
-
-
-def _check_unbounded(bounded: bool, where: str) -> None:
-    if bounded:
-        raise SettingError(f"{where}: a category has levels, not bounds. Take the bounds away.")
-
-
-def _check_whole_numbers(rows: Tensor, where: str) -> None:
-    """Every finite entry is a whole number; rows have shape `(*batch, dim)`."""
-    bad = (rows.isfinite() & (rows != rows.round())).any(-1)
-    if bad.any():
-        raise DataError(
-            f"{where}: expected whole numbers, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
-            f"declare the variable as real."
-        )

@@ -8,6 +8,7 @@ __all__ = ["read_listing"]
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -81,13 +82,7 @@ def _opening(
     if len(first) == 1 and first[0].isdecimal():
         return next(lines, (2, []))[1], int(first[0]), lines
 
-    return list(columns), None, _with(lines, (number, first))
-
-
-def _with(lines: Iterator[Line], first: Line) -> Iterator[Line]:
-    if first[1]:
-        yield first
-    yield from lines
+    return list(columns), None, itertools.chain([(number, first)] if first else [], lines)
 
 
 def _check_columns(path: Path, columns: Sequence[str], names: Sequence[str]) -> None:

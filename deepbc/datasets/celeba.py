@@ -105,7 +105,8 @@ def load(
 
     pictures = _pictures(home, names[0])
     paths = [os.path.join(pictures, names[row]) for row in chosen]
-    place = Path(cache_folder() / "pictures" if cache is None else cache) / f"{NAME}-{part}-{size}-{_mark(home)}"
+    mark = hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
+    place = Path(cache_folder() / "pictures" if cache is None else cache) / f"{NAME}-{part}-{size}-{mark}"
     images = open_pictures(paths, Cut(size, CROPS), place, rows=rows or len(paths), show=show)
     chosen = chosen[: len(images)]
 
@@ -173,10 +174,6 @@ def _pictures(home: Path, name: str) -> Path:
     folders = [home / folder for folder in FOLDERS if os.path.isdir(home / folder)]
 
     return next((folder for folder in folders if os.path.isfile(folder / name)), folders[0])
-
-
-def _mark(home: Path) -> str:
-    return hashlib.sha256(os.fsencode(home)).hexdigest()[:8]
 
 
 def _listed(home: Path, part: str) -> tuple[list[str], dict[str, Tensor], NDArray[np.intp]]:

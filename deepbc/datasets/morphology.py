@@ -68,14 +68,7 @@ def measure_intensity(images: Any) -> Tensor:
 
 
 def measure_thickness(images: Any) -> Tensor:
-    """Measures the mean thickness of strokes, in pixels.
-
-    Args:
-        images: Grey values from 0 to 255, with shape `(*batch, height, width)`.
-
-    Returns:
-        The thickness of each image, with shape `(*batch,)`.
-    """
+    """Measures the mean thickness of strokes, in pixels; images and result are those of `measure_intensity`."""
     return _each(_thickness, check_images(images, "images"))
 
 

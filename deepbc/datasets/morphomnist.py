@@ -140,7 +140,13 @@ def build(images: Any, labels: Any, *, seed: int | None = None, show: bool | Non
     """
     array = check_images(images, "images", (SIDE, SIDE))
     classes = read_column(labels, "labels")
-    _check_labels(classes, array.shape[:-2])
+    batch = array.shape[:-2]
+    if len(batch) != 1 or classes.shape != batch:
+        raise DataError(
+            f"labels: expected shape (rows,) beside images of shape (rows, height, width), got {tuple(classes.shape)} "
+            f"beside ({', '.join([*map(str, batch), 'height', 'width'])}). Give one label for each image."
+        )
+    check_range(classes, 0, 255, "labels", whole=True)
 
     u_t, u_i = Streams.of(seed, [_fingerprints(array)]).normal(2, "morphomnist").unbind(-1)
     thickness = predict_thickness(u_t, {})
@@ -216,13 +222,3 @@ def _fingerprints(images: NDArray[Any]) -> Tensor:
     digests = [hashlib.sha256(image.astype(np.float64).tobytes()).digest() for image in images]
 
     return torch.tensor([[float(int.from_bytes(digest[:6]))] for digest in digests], dtype=torch.float64)
-
-
-def _check_labels(labels: Tensor, batch: tuple[int, ...]) -> None:
-    """There is a class for each image of a list of images, which a byte can hold."""
-    if len(batch) != 1 or labels.shape != batch:
-        raise DataError(
-            f"labels: expected shape (rows,) beside images of shape (rows, height, width), got {tuple(labels.shape)} "
-            f"beside ({', '.join([*map(str, batch), 'height', 'width'])}). Give one label for each image."
-        )
-    check_range(labels, 0, 255, "labels", whole=True)

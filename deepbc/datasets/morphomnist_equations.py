@@ -26,12 +26,12 @@ from torch import Tensor
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Equation
 from deepbc.mechanisms.registry import law
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 
 GRAPH = CausalGraph.parse("thickness -> intensity")
 
 SHAPE, RATE, THINNEST = 10.0, 5.0, 0.5
 DARKEST, BRIGHTEST = 64.0, 255.0
-LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 Parents = Mapping[str, Tensor]
 

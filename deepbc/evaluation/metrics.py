@@ -94,13 +94,9 @@ def missed(scm: SCM, after: Values, asked: Mapping[str, Any]) -> Tensor:
 
 
 def reached(scm: SCM, after: Values, asked: Mapping[str, Any], *, within: float = 0.01) -> Tensor:
-    """Tells which rows miss what was asked by at most so many standard deviations; the mean of it is their share.
+    """Tells which rows miss what was asked, as `missed` says it, by at most so much; the mean of it is their share.
 
-    Args:
-        scm: As for `missed`.
-        after: As for `missed`.
-        asked: As for `missed`.
-        within: The limit. A row that has no answer, NaN, does not reach it.
+    A row that has no answer, NaN, does not reach it.
     """
     check_between(within, 0.0, torch.inf, "within", closed=True)
 

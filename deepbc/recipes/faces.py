@@ -89,11 +89,8 @@ def training(graph: CausalGraph = GRAPH, *, preset: str = "default") -> Mapping[
     Where their mechanisms do, the image is learned in smaller batches: there are fewer faces than digits, and what an
     autoencoder of faces needs is steps.
 
-    The paper's autoencoder learns at a rate of 1e-6, at which it would need weeks; here the rate is 1e-3.
-
-    Args:
-        graph: The graph.
-        preset: As for `model`.
+    The paper's autoencoder learns at a rate of 1e-6, at which it would need weeks; here the rate is 1e-3. The arguments
+    are those of `model`.
     """
     check_graph(graph, CausalGraph)
     if check_choice(preset, PRESETS, "preset") == "default":

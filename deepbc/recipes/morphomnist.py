@@ -51,11 +51,8 @@ def model(graph: CausalGraph = GRAPH, *, preset: str = "default", residual: bool
 def training(graph: CausalGraph = GRAPH, *, preset: str = "default") -> Mapping[str, Training]:
     """Returns how the variables are trained: as their mechanisms do, or by the paper's table (appendix B.3.1).
 
-    The paper's autoencoder learns at a rate of 1e-6, at which it would need days; here the rate is 1e-3.
-
-    Args:
-        graph: The graph.
-        preset: As for `model`.
+    The paper's autoencoder learns at a rate of 1e-6, at which it would need days; here the rate is 1e-3. The arguments
+    are those of `model`.
     """
     check_graph(graph, CausalGraph)
     if check_choice(preset, PRESETS, "preset") == "default":

@@ -69,11 +69,15 @@ class DataReader:
 
     def _variable(self, name: str, column: Tensor) -> Variable:
         """The variable that a column shows, or the one that was known before."""
-        seen = Variable.seen(name, column, self.declaration.bounds.get(name, OPEN), self.kinds.get(name))
-        before = self.known.get(name, seen)
-        _check_same_shape(seen.shape, before.shape, f"Variable {name!r}")
+        found = Variable.seen(name, column, self.declaration.bounds.get(name, OPEN), self.kinds.get(name))
+        before = self.known.get(name, found)
+        if found.shape != before.shape:
+            raise DataError(
+                f"Variable {name!r}: expected values of shape {before.shape} as before, got {found.shape}. Fit all "
+                f"variables anew."
+            )
 
-        return seen if name in self.names else before
+        return found if name in self.names else before
 
     def _check_learnable(self, variable: Variable, column: Tensor, rows: Tensor) -> None:
         """Every level has rows, and numbers are not constant; many a pixel is."""
@@ -97,12 +101,6 @@ def _predicted(mechanism: Mechanism, family: Family, rows: Mapping[str, Tensor],
         check_contradiction(flatten(column, shape, where), values, where)
 
     return unflatten(values, shape)
-
-
-def _check_same_shape(came: tuple[int, ...], shape: tuple[int, ...], where: str) -> None:
-    """A variable that is fitted again has the shape that its effects know."""
-    if came != shape:
-        raise DataError(f"{where}: expected values of shape {shape} as before, got {came}. Fit all variables anew.")
 
 
 def _check_varies(rows: Tensor, where: str) -> None:

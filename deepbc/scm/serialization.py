@@ -39,19 +39,13 @@ class _Mechanism(_Record):
     settings: dict[str, Any]
 
 
-class _Curve(_Record):
-    train: tuple[float, ...]
-    held_out: tuple[float, ...]
-    seconds: float
-
-
 class _Fit(_Record):
     name: str
     type: str
     mechanism: str
     nll: float | None
     rows: int
-    curves: dict[str, _Curve]
+    curves: dict[str, Curve]
     seconds: float
     notes: tuple[str, ...]
     learned: NonNegativeInt = 0
@@ -72,7 +66,8 @@ def describe(
         graph=graph.to_dict(),
         variables={name: _write_variable(variables[name]) for name in graph},
         mechanisms={name: _write_mechanism(name, mechanisms[name]) for name in graph},
-        report=tuple(_write_fit(each) for each in report),
+        # A variable without a density has no likelihood, and JSON has no NaN.
+        report=tuple(_Fit(**asdict(each) | {"nll": None if math.isnan(each.nll) else each.nll}) for each in report),
     )
     tensors = {f"{name}/{key}": tensor for name in graph for key, tensor in mechanisms[name].state_dict().items()}
 
@@ -108,16 +103,8 @@ def rebuild(
     return graph, variables, mechanisms, FitReport(tuple(_read_fit(each) for each in model.report))
 
 
-def _write_fit(fit: VariableFit) -> _Fit:
-    # A variable without a density has no likelihood, and JSON has no NaN.
-    return _Fit.model_validate(asdict(fit) | {"nll": None if math.isnan(fit.nll) else fit.nll})
-
-
 def _read_fit(record: _Fit) -> VariableFit:
-    fields = record.model_dump()
-    curves = {stage: Curve(**curve) for stage, curve in fields["curves"].items()}
-
-    return VariableFit(**fields | {"nll": math.nan if record.nll is None else record.nll, "curves": curves})
+    return VariableFit(**dict(record) | {"nll": math.nan if record.nll is None else record.nll})
 
 
 def _write_variable(variable: Variable) -> _Variable:

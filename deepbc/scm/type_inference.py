@@ -31,7 +31,7 @@ def read_types(types: Mapping[str, Any], names: Collection[str]) -> dict[str, De
     read: dict[str, Declared] = {}
     for name, declared in types.items():
         pick(name, names, "types")
-        _check_types(declared, (REAL, INTEGER, CATEGORY), f"type of {name!r}")
+        _check_type(declared, f"type of {name!r}")
         read[name] = declared if isinstance(declared, str) else tuple(declared)
 
     return read
@@ -125,18 +125,17 @@ def _two_valued(items: "np.ndarray[Any, Any]") -> bool:
     return len(set(items.tolist())) == 2
 
 
-def _check_types(declared: object, known: Sequence[str], where: str) -> None:
-    """A type is one of the known ones, or the ordered levels of a category."""
-    listed = isinstance(declared, Sequence) and not isinstance(declared, str)
-    if isinstance(declared, str) and declared in known:
+def _check_type(declared: object, where: str) -> None:
+    """A type is one of the three that have names, or the ordered levels of a category."""
+    if isinstance(declared, str) and declared in (REAL, INTEGER, CATEGORY):
         return
-    if not listed:
+    if isinstance(declared, str) or not isinstance(declared, Sequence):
         raise SettingError(
-            f"{where}: expected {', '.join(map(repr, known))} or a list of ordered levels, lowest first, got "
+            f"{where}: expected {REAL!r}, {INTEGER!r}, {CATEGORY!r} or a list of ordered levels, lowest first, got "
             f"{declared!r}."
         )
     try:
-        check_levels(declared)  # type: ignore[arg-type] # a sequence, as was seen
+        check_levels(declared)
     except (SettingError, TypeError) as error:
         raise SettingError(f"{where}: {error}") from error
 

@@ -55,4 +55,4 @@ class Explainer(ABC):
     def _explain(
         self, factual: Mapping[str, Any], name: str, value: Any, solver: Solver
     ) -> tuple[Counterfactual, dict[str, Tensor]]:
-        """Finds the explanation; returns the answer in the method's own model, and all values that it settles."""
+        """Finds the explanation; returns the answer in the method's own model, and all values that it fixes."""

@@ -33,13 +33,6 @@ IMAGE, READ = "image", "read"
 GRAPH = CausalGraph({IMAGE: [], READ: [IMAGE]})
 
 
-class _Brightness(nn.Module):
-    """Reads the mean of all pixels, until a reader takes its place: the fit does not depend on who reads."""
-
-    def forward(self, rows: Tensor) -> Tensor:
-        return rows.mean(-1, keepdim=True)
-
-
 class Latent(Explainer):
     """Creates explanations by an autoencoder of images and what reads them; `Latent.fit` learns the autoencoder.
 
@@ -76,7 +69,9 @@ class Latent(Explainer):
             progress: Whether to show a progress bar; None shows it on a terminal.
         """
         check_count(len(readers), "Latent readers", least=1)
-        scm = SCM(GRAPH, {IMAGE: law or ConvVAE(), READ: Predictor(_Brightness())})
+        # The mean of all pixels stands for the readers: the fit does not depend on who reads.
+        mean = Predictor(lambda parents: parents[IMAGE].mean(-1, keepdim=True))
+        scm = SCM(GRAPH, {IMAGE: law or ConvVAE(), READ: mean})
         table = {} if training is None else {IMAGE: training}
         scm.fit({IMAGE: images}, seed=seed, training=table, checkpoint=checkpoint, progress=progress)
 

@@ -14,7 +14,7 @@ References:
 
 __all__ = ["Tabular"]
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,7 +95,4 @@ def _without_causes(scm: SCM, name: str) -> SCM:
 
 
 def _scaled(sd: float) -> Equation:
-    def times(factor: float) -> Callable[[Tensor, Mapping[str, Tensor]], Tensor]:
-        return lambda number, parents: number * factor
-
-    return Equation(predict=times(sd), abduct=times(1 / sd))
+    return Equation(predict=lambda u, parents: u * sd, abduct=lambda x, parents: x * (1 / sd))
