@@ -13,6 +13,7 @@ import pytest
 
 import deepbc as bc
 from deepbc.cli import main
+from deepbc.cli.demo import run_demo
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -72,13 +73,18 @@ def words_of(drawing: Path) -> list[tuple[str, float, float]]:
     return [(each.text, float(each.get("x")), float(each.get("y"))) for each in texts]
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("figures")
+def drawer(name: str) -> dict:
+    """What a program that draws figures of the pages defines."""
     figures = ROOT / "docs" / "figures"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(figures)
-        runpy.run_path(str(figures / "make.py"))["make"](folder)
+        return runpy.run_path(str(figures / f"{name}.py"))
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("figures")
+    drawer("make")["make"](folder)
     return folder
 
 
@@ -92,6 +98,17 @@ def test_figures_of_the_pages_are_what_their_program_draws(drawn, name):
     for (word, *place), (old_word, *old_place) in zip(words_of(made), words_of(kept), strict=True):
         assert word == old_word
         assert place == pytest.approx(old_place, abs=4)
+
+
+@pytest.mark.slow
+def test_picture_of_the_readme_is_what_its_program_draws(tmp_path):
+    drawer("idea")["draw"](run_demo(tmp_path / "demo", rows=500), tmp_path)
+    made, kept = (words_of(folder / "idea.svg") for folder in (tmp_path, ROOT / "docs" / "figures"))
+    assert len(kept) > 20
+    # A fit of fewer rows gives other numbers.
+    assert [re.sub(r"[\d.]+", "number", word) for word, *_ in made] == [
+        re.sub(r"[\d.]+", "number", word) for word, *_ in kept
+    ]
 
 
 def test_links_of_the_pages_lead_somewhere():
