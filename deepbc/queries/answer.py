@@ -31,6 +31,7 @@ def answer(
     statuses: RowStatuses,
     diagnostics: Diagnostics | None = None,
     drawn: Columns | None = None,
+    certainty: Tensor | None = None,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
@@ -41,6 +42,7 @@ def answer(
         distance: How far two noises are apart.
         statuses: What happened to each row; one that misses, in any sample, is never a success.
         diagnostics: What a sampler says of each row.
+        certainty: One minus the chance of each row that a nearer world was missed; 1 by default.
         drawn: Factual noise that was drawn with each sample, with shape `(samples, rows, dim)`.
     """
     samples = torch.Size([len(next(iter(counterfactual[0].values())))]) if diagnostics else torch.Size()
@@ -65,6 +67,7 @@ def answer(
         error=_column(error, batch),
         farthest=_column(_farthest(u, rest), batch),
         clipped=_clipped(scm, x, u).cpu().reshape(batch),
+        certainty=_column(torch.ones(question.rows) if certainty is None else certainty, question.batch),
         status=statuses.say(holds).reshape(tuple(question.batch))[()],
         batch=batch,
         diagnostics=diagnostics,

@@ -15,8 +15,8 @@ References:
 
 __all__ = ["Search", "backtrack", "find_mode", "inside_bounds", "read_checked"]
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,10 +28,12 @@ from deepbc.errors import SettingError
 from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
+from deepbc.queries.choice_tree import ChoiceTree
 from deepbc.queries.discrete_search import search_discrete, undecided
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.queries.results import Counterfactual
+from deepbc.queries.roles import Roles
 from deepbc.queries.search_model import relaxed
 from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, status_of
 from deepbc.queries.worlds import Columns, Worlds
@@ -40,7 +42,10 @@ from deepbc.scm.schema import read_names
 from deepbc.solvers import Exact, Solver
 from deepbc.solvers.problem import SolverStatus
 
-CHUNK = 65_536
+# So many rows are solved at once; and where discrete variables are chosen, each of many choices being one.
+CHUNK, DISCRETE_CHUNK = 65_536, 2048
+# A solution that costs more than that of the search by this is solved again as the search did.
+LEAST_LOSS = 1e-6
 
 
 def backtrack(
@@ -85,7 +90,7 @@ def backtrack(
     worlds, statuses = find_mode(search, question)
 
     with torch.no_grad():
-        return answer(scm, question, (worlds.x, worlds.u), read, statuses)
+        return answer(scm, question, (worlds.x, worlds.u), read, statuses, certainty=worlds.certainty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,42 +127,88 @@ def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
     aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
     solver = search.solver
     check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
-    slices = [slice(start, start + CHUNK) for start in range(0, question.rows, CHUNK)] or [slice(0, 0)]
+    size = DISCRETE_CHUNK if discrete else CHUNK
+    slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
     parts = []
     with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
         for rows in slices:
-            parts.append(_solve(search, question.select(rows), select(aims, rows), discrete))
+            part, sought = question.select(rows), select(aims, rows)
+            solve = _solve_discrete if discrete and part.rows else _solve
+            parts.append(solve(search, part, sought))
             shown.advance()
     worlds = join(parts)
 
     return worlds, _say(search.problem(aims), worlds.status, outside)
 
 
-def _solve(search: Search, question: Question, aims: Mapping[str, Asked], discrete: Sequence[str]) -> Worlds:
-    """Solves a chunk of rows; where classes or whole numbers may change, for the best of them."""
-    if not discrete:
-        return search.problem(aims).solve(question)
+def _solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
+    return search.problem(aims).solve(question)
 
-    scm, distance, solver = search.scm, search.distance, search.solver
-    # Where most choices have no world, or each is costly to solve for, a cheaper solver compares them.
-    screening = solver.screening(easy=distance.quadratic and set(discrete) <= set(search.scope))
 
-    def solve(rows: Tensor, values: Columns, *, soft: bool, by: Solver = screening) -> Worlds:
-        wanted = {name: select(each, rows) for name, each in aims.items() if name not in values}
-        wanted |= {name: Asked(each, each, False) for name, each in values.items()}
-        model = relaxed(scm, discrete) if soft else scm
-        return search.problem(wanted, scm=model, solver=by).solve(question.select(rows))
+def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
+    """Solves a chunk of rows for the best of the classes and whole numbers that may change."""
+    scm, solver = search.scm, search.solver
+    discrete = undecided(scm, aims, search.scope)
+    names = {*aims, *scm.graph.ancestors(*aims)}
+    part = scm.part([name for name in scm.graph.order if name in names])
+    within = replace(search, scm=part, scope=tuple(name for name in search.scope if name in names))
+    inner = replace(
+        question, x={name: question.x[name] for name in part.graph}, u={name: question.u[name] for name in part.graph}
+    )
+    allowed = {name: aims.get(name) for name in discrete}
+    met = [*discrete, *within.problem(aims).roles.met]
+    tree = ChoiceTree(part, inner, aims, Roles.of(part, aims, within.scope, met), allowed, search.distance)
+    choose = _ChoiceSolver(within, inner, aims, frozenset(tree.wide) - set(within.scope))
+    found = search_discrete(tree, choose, search.distance, solver.most_moves)
 
-    found = search_discrete(scm, question, {name: aims.get(name) for name in discrete}, search.scope, distance, solve)
-    if screening is solver:
-        return found
+    pinned = {name: found.x[name] for name in discrete if name not in choose.follow}
+    worlds = _pinned(search, aims, pinned, choose.follow).solve(question)
+    lost = found.cost(inner.u, search.distance) < worlds.cost(question.u, search.distance) - LEAST_LOSS
+    if lost.any():
+        again = _pinned(replace(search, solver=solver.screening()), aims, pinned, choose.follow).solve(question)
+        worlds.put(lost.nonzero().squeeze(-1), again.take(lost.nonzero().squeeze(-1)))
+    unmet = found.status != SolverStatus.CONVERGED
+    worlds.status[unmet & (worlds.status != SolverStatus.CONVERGED)] = found.status[
+        unmet & (worlds.status != SolverStatus.CONVERGED)
+    ]
+    worlds.certainty.copy_(found.certainty)
 
-    every = torch.arange(question.rows, device=found.status.device)
-    again = solve(every, {name: found.x[name] for name in discrete}, soft=False, by=solver)
-    better = again.cost(question.u, distance) < found.cost(question.u, distance)
-    found.put(every[better], again.take(better))
+    return worlds
 
-    return found
+
+def _pinned(
+    search: Search, aims: Mapping[str, Asked], values: Columns, follow: Collection[str], relax: Collection[str] = ()
+) -> ModeProblem:
+    """The problem with given values of discrete variables, and smooth stand-ins for the laws of some others."""
+    wanted = {name: each for name, each in aims.items() if name not in values}
+    wanted |= {name: Asked(each, each, False) for name, each in values.items()}
+    model = relaxed(search.scm, relax) if relax else search.scm
+    model = relaxed(model, follow, straight_through=True) if follow else model
+
+    return search.problem(wanted, scm=model)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChoiceSolver:
+    """Solves for given values of discrete variables; those of `follow` are what their law makes of them."""
+
+    search: Search
+    question: Question
+    aims: Mapping[str, Asked]
+    follow: frozenset[str]
+
+    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> Worlds:
+        return self._problem(rows, values, relax).solve(self.question.select(rows))
+
+    def model_cost(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> tuple[Tensor, bool] | None:
+        return self._problem(rows, values, relax).model_cost(self.question.select(rows))
+
+    def _problem(self, rows: Tensor, values: Columns, relax: Collection[str]) -> ModeProblem:
+        search = replace(self.search, solver=self.search.solver.screening())
+        pinned = {name: each for name, each in values.items() if name not in self.follow}
+        aims = {name: select(each, rows) for name, each in self.aims.items()}
+
+        return _pinned(search, aims, pinned, self.follow, [name for name in relax if name not in self.follow])
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:

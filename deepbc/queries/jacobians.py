@@ -44,7 +44,8 @@ def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], em
     Args:
         scm: The model.
         roles: The variables that take part, and those whose noise is sought.
-        given: What is given of each: value and noise, a reduced value, or noise; each tensor `(rows, dim)`.
+        given: What is given of each: value and noise (the implied one, where it is settled), a reduced value, or noise;
+            each tensor `(rows, dim)`.
         empty: A tensor of shape `(rows, 0)`.
 
     Returns:
@@ -60,13 +61,16 @@ def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], em
         law, parents, source = scm.mechanisms[name], scm.graph.parents(name), given[name]
         if isinstance(source, Known):
             x[name] = source.x
+            if name in roles.settled:
+                implied.append(source.u)
+                rows.append(zero.unsqueeze(-2).expand(-1, source.u.shape[-1], -1))
             continue
         joined = concat_last([x[each] for each in parents], empty)
         if isinstance(source, Reduced):
             x[name] = source.x
             u, by_parents = law.abduct_and_jacobian(source.z, joined)
             implied.append(u)
-            rows.append(sum(_products(by_parents, parents, x, jacobians), zero))
+            rows.append(sum(_products(by_parents, parents, x, jacobians), zero).unsqueeze(-2))
             continue
         assert isinstance(source, Noise)  # noqa: S101 # `has_chain_rule` leaves no other
         x[name], by_noise, by_parents = law.predict_and_jacobian(source.u, joined)
@@ -74,7 +78,7 @@ def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], em
         # However steep it is by its own noise, by the others it is not.
         jacobians[name] = jacobian + torch.where(unit[name] > 0, by_noise, 0.0) if name in unit else jacobian
 
-    return concat_last(implied, empty), torch.stack(rows, dim=-2)
+    return concat_last(implied, empty), torch.cat(rows, dim=-2)
 
 
 def _products(by_parents: Tensor, parents: Sequence[str], x: Columns, jacobians: Columns) -> list[Tensor]:

@@ -28,6 +28,7 @@ from deepbc.scm import SCM
 from deepbc.scm.completion import Known, Nearest, Noise, Reduced, Source, complete_rows, sources
 from deepbc.solvers import Solver
 from deepbc.solvers.problem import Cost, Problem, Solution, SolverStatus, Term
+from deepbc.solvers.quadratic_model import is_unconstrained, unconstrained_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,25 @@ class ModeProblem:
         with torch.no_grad():
             return self._complete(question, solution, lost | holds, status)
 
+    def model_cost(self, question: Question) -> tuple[Tensor, bool] | None:
+        """Computes the minimum of the quadratic model at rest `(rows,)`, and whether it is that of the cost itself.
+
+        It is known where costs are squared and nothing constrains values.
+        """
+        problem = self._problem(question)
+        if not problem.cost.quadratic or not is_unconstrained(problem):
+            return None
+
+        point = problem.linearize(problem.start)
+        step, _ = unconstrained_model(problem, point, 0.0)[0].step()
+        along = (point.jacobian @ step.unsqueeze(-1)).squeeze(-1)
+        moving = [name for name in self.roles.names if name not in (*self.roles.fixed, *self.roles.settled)]
+
+        return (
+            problem.cost.value(point.noises + torch.cat([step, along], dim=-1), problem.rest),
+            all(self.scm.mechanisms[name].affine for name in moving),
+        )
+
     @property
     def _carriers(self) -> tuple[str, ...]:
         """The variables whose noise is charged: those sought first, then those implied."""
@@ -109,13 +129,14 @@ class ModeProblem:
             context = self._context(question)
             sides = [excess(scm, name, {**question.x, name: aims[name].lower}, u[name]) for name in roles.kept]
 
-        moving = {name: u[name][:, : scm.mechanisms[name].free_noise_dim] for name in carriers}
-        rest = concat_last(list(moving.values()), empty)
-        terms = [Term(self.distance.of(name), self.distance.weight(name), moving[name].shape[-1]) for name in carriers]
-        moves = [torch.full_like(each, name in roles.scope, dtype=torch.bool) for name, each in moving.items()]
+        charged = {name: u[name][:, : scm.mechanisms[name].free_noise_dim] for name in carriers}
+        rest = concat_last(list(charged.values()), empty)
+        terms = [Term(self.distance.of(name), self.distance.weight(name), charged[name].shape[-1]) for name in carriers]
+        moves = [torch.full_like(each, name in roles.scope, dtype=torch.bool) for name, each in charged.items()]
         unbounded = [torch.full_like(each, -torch.inf) for each in sides]
         inside = [torch.full_like(each, -INTERIOR_MARGIN) for each in sides]
-        chained = roles.free and has_chain_rule(scm, [name for name in roles.names if name not in roles.fixed])
+        moving = [name for name in roles.names if name not in (*roles.fixed, *roles.settled)]
+        chained = roles.free and has_chain_rule(scm, moving)
 
         return Problem(
             rest=rest,
@@ -138,7 +159,8 @@ class ModeProblem:
                 aim = self.aims[name].lower
                 # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
                 discrete = name in roles.discrete
-                given[name] = Nearest(aim, u) if discrete else Reduced(aim, scm.mechanisms[name].reduce(aim))
+                source = Nearest(aim, u) if discrete else Reduced(aim, scm.mechanisms[name].reduce(aim))
+                given[name] = self._settle(name, source, question) if name in roles.settled else source
             elif name in roles.kept:
                 given[name] = Known(self.aims[name].lower, u)
             elif name in roles.fixed:
@@ -151,6 +173,15 @@ class ModeProblem:
         }
 
         return Context(given, fixed)
+
+    def _settle(self, name: str, source: Source, question: Question) -> Known:
+        """Value and implied noise of a variable whose parents stay where they are."""
+        met = self.roles.met
+        parents = [self.aims[each].lower if each in met else question.x[each] for each in self.scm.graph.parents(name)]
+        joined = concat_last(parents, question.x[name][:, :0])
+        x, u, _ = source.complete(self.scm.mechanisms[name], joined)
+
+        return Known(x, u)
 
     def _given(self, v: Tensor, context: Context) -> dict[str, Source]:
         """What is given of every variable at free coordinates `(rows, free)`."""
@@ -203,4 +234,6 @@ class ModeProblem:
             led_to = complete_rows(scm, sources(kept, {**u, **found}), empty).x
             after = {name: torch.where(failed.unsqueeze(-1), led_to[name], after[name]) for name in after}
 
-        return Worlds({name: torch.where(stays, x[name], after[name]) for name in after}, done.u, status)
+        values = {name: torch.where(stays, x[name], after[name]) for name in after}
+
+        return Worlds(values, done.u, status, torch.ones_like(status, dtype=torch.double))

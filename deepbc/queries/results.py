@@ -59,6 +59,8 @@ class Counterfactual:
         farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
         clipped: The number of pixels that a law cut to their range by more than a grey level, with shape `(*batch,)`;
             0 but for an image that keeps what its decoder misses.
+        certainty: One minus the chance that a nearer world was missed, with shape `(*rows,)`: 1 where no choice of
+            classes and whole numbers was left out.
         status: The status of each row; a single one for a single row.
         batch: The batch shape. Samples have an axis in front, which `factual`, `antecedent`, `status` and `diagnostics`
             lack.
@@ -75,6 +77,7 @@ class Counterfactual:
     error: Tensor
     farthest: Tensor
     clipped: Tensor
+    certainty: Tensor
     status: Any
     batch: torch.Size
     diagnostics: Diagnostics | None = None

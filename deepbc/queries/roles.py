@@ -21,6 +21,7 @@ class Roles:
         discrete: The discrete variables of the whole graph.
         kept: Those of `met` that are discrete and out of scope: their noise has to lead to the value as it is.
         pinned: The others of `met`.
+        settled: Those of `pinned` none of whose parents can move, so that the noise they imply is known.
         free: Those of `names` whose noise is sought.
     """
 
@@ -32,6 +33,7 @@ class Roles:
     discrete: tuple[str, ...]
     kept: tuple[str, ...]
     pinned: tuple[str, ...]
+    settled: tuple[str, ...]
     free: tuple[str, ...]
 
     @classmethod
@@ -57,6 +59,9 @@ class Roles:
         met = tuple(name for name in names if name in met)
         kept = tuple(name for name in met if name in discrete and name not in scope)
 
+        pinned = tuple(name for name in met if name not in kept)
+        still = {*fixed, *met}
+
         return cls(
             names,
             frozenset(scope),
@@ -65,6 +70,7 @@ class Roles:
             tuple(fixed),
             discrete,
             kept,
-            pinned=tuple(name for name in met if name not in kept),
+            pinned,
+            settled=tuple(name for name in pinned if still.issuperset(scm.graph.parents(name))),
             free=tuple(name for name in names if name in movable and name not in met),
         )

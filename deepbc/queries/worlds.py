@@ -18,11 +18,19 @@ Columns = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Worlds:
-    """The counterfactual values and noise of rows, each with shape `(rows, dim)`, and how the solve of each ended."""
+    """The counterfactual worlds of rows.
+
+    Args:
+        x: Values, with shape `(rows, value)`.
+        u: Noise, with shape `(rows, noise)`.
+        status: How the solve of each ended, with shape `(rows,)`.
+        certainty: One minus the chance that the search left out a nearer world, with shape `(rows,)`.
+    """
 
     x: Columns
     u: Columns
     status: Tensor
+    certainty: Tensor
 
     def put(self, rows: Tensor, other: "Worlds") -> None:
         """Puts other rows in the place of the given ones."""
@@ -30,6 +38,7 @@ class Worlds:
             for name, each in mine.items():
                 each[rows] = theirs[name]
         self.status[rows] = other.status
+        self.certainty[rows] = other.certainty
 
     def take(self, rows: Tensor) -> "Worlds":
         """Takes the given rows."""

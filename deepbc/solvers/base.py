@@ -27,6 +27,8 @@ class Solver(ABC):
     pins: bool = True
     # Feasibility tolerance: the largest constraint residual, in standard deviations, that counts as none.
     reach: float = 1e-6
+    # How many variables' noise may move at most, where that is limited.
+    most_moves: int | None = None
 
     @abstractmethod
     def solve(self, problem: Problem) -> Solution:

@@ -51,7 +51,7 @@ class Sparse(Solver):
         self.keep = keep
         self.by = check_choice(by, ("coordinate", "variable"), "Sparse by")
         self.search = check_choice(search, ("greedy", "exhaustive"), "Sparse search")
-        self.pins, self.reach = self.solver.pins, self.solver.reach
+        self.pins, self.reach, self.most_moves = self.solver.pins, self.solver.reach, keep
 
     def solve(self, problem: Problem) -> Solution:
         noises = problem.rest.shape[-1]

@@ -8,7 +8,6 @@ from scipy import stats
 
 import deepbc as bc
 from deepbc.numerics.seeding import generator
-from deepbc.queries import discrete_search
 
 LEVELS = {"two": 2, "three": 3, "ordered": 3}
 
@@ -190,18 +189,6 @@ def test_whole_number_that_may_not_move_follows_its_law():
     assert (cf.status == "converged").all()
     assert (cf.distance <= torch.minimum(other, alone) + 1e-6).all()
     assert (other < alone).any()
-
-
-def test_search_one_by_one_finds_what_all_combinations_find(monkeypatch):
-    scm, frame = simulate(1)
-    last, rows = list(frame)[-1], frame.iloc[:100]
-    asked = {last: frame[last].to_numpy()[100:200]}
-    every = bc.backtrack(scm, rows, asked)
-    monkeypatch.setattr(discrete_search, "MOST_COMBINATIONS", 0)
-    some = bc.backtrack(scm, rows, asked)
-    assert (some.status == "converged").all()
-    assert (some.distance >= every.distance - 1e-6).all()
-    assert (some.distance <= every.distance + 1e-6).double().mean() > 0.95
 
 
 # c -> d; c, d -> y: everything hangs on a class.

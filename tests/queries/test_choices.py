@@ -1,0 +1,102 @@
+"""The nearest choice of classes and whole numbers, against brute force over all combinations of random models."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from simulated_tables import draw_mixed
+
+import deepbc as bc
+
+
+def combinations(scm, target):
+    """Every combination of the values of the discrete causes of a variable."""
+    causes = scm.graph.ancestors(target)
+    names = [name for name in scm.graph.order if name in causes and scm.variables[name].discrete]
+    values = []
+    for name in names:
+        variable = scm.variables[name]
+        levels = variable.levels
+        values.append(levels.items if levels else range(int(variable.lower), int(variable.upper) + 1))
+    return names, list(itertools.product(*values))
+
+
+def brute_force(scm, rows, target, asked):
+    """The least distance of each row over all combinations, each pinned; a plain local solver finds the rest."""
+    names, choices = combinations(scm, target)
+    least = torch.full((len(rows),), torch.inf, dtype=torch.float64)
+    for start in range(0, len(choices), 200):
+        part = choices[start : start + 200]
+        antecedent = {
+            name: np.repeat(np.array([choice[k] for choice in part]), len(rows)) for k, name in enumerate(names)
+        }
+        antecedent[target] = np.tile(asked, len(part))
+        cf = bc.backtrack(scm, pd.concat([rows] * len(part)), antecedent, solver=bc.Exact(starts=0))
+        held = torch.from_numpy(np.asarray(cf.status) == "converged")
+        least = torch.minimum(least, torch.where(held, cf.distance, torch.inf).reshape(len(part), -1).amin(0))
+    return least
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_certain_answers_are_as_near_as_brute_force(seed):
+    scm, frame, target = draw_mixed(seed)
+    rows, asked = frame.iloc[:15], frame[target].to_numpy()[15:30] + 0.3
+
+    cf = bc.backtrack(scm, rows, {target: asked})
+
+    assert (cf.status == "converged").all()
+    assert (cf.certainty == 1).double().mean() >= 0.9
+    truth = brute_force(scm, rows, target, asked)
+    certain = cf.certainty == 1
+    assert (cf.distance <= 1.01 * truth + 1e-9)[certain].all()
+    assert (cf.distance >= 0.99 * truth - 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_wider_scope_is_never_farther(seed):
+    scm, frame, target = draw_mixed(seed)
+    rows, asked = frame.iloc[:15], frame[target].to_numpy()[15:30]
+    names = [name for name in scm.graph if name in scm.graph.ancestors(target)]
+    narrow = bc.backtrack(scm, rows, {target: asked}, scope=[target, *names[: len(names) // 2]])
+    wide = bc.backtrack(scm, rows, {target: asked})
+    held = torch.from_numpy(np.asarray(narrow.status) == "converged")
+    assert (wide.distance <= narrow.distance + 1e-6)[held].all()
+
+
+def test_wide_whole_numbers_are_rounded_well():
+    """amount -> y with hundreds of whole numbers: no neighbour is nearer."""
+    draw = np.random.default_rng(0)
+    amount = np.round(1000 + 300 * draw.normal(size=800)).astype(int)
+    y = 0.01 * amount + draw.normal(size=800)
+    scm = bc.SCM(bc.CausalGraph.parse("amount -> y"), {"amount": bc.Integer(bc.Linear()), "y": bc.Linear()})
+    frame = pd.DataFrame({"amount": amount, "y": y})
+    scm.fit(frame, progress=False)
+    rows, asked = frame.iloc[:10], y[10:20]
+    cf = bc.backtrack(scm, rows, {"y": asked})
+    assert (cf.status == "converged").all()
+    assert (cf.values["amount"] == cf.values["amount"].round()).all()
+    for step in (-5, -1, 1, 5):
+        beside = bc.backtrack(scm, rows, {"y": asked, "amount": cf.values["amount"] + step})
+        assert (cf.distance <= beside.distance + 1e-9).all()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_any_number_of_rows_is_answered(rows):
+    scm, frame, target = draw_mixed(3)
+    few = frame.iloc[:rows]
+    cf = bc.backtrack(scm, few, {target: 1.0})
+    assert cf.distance.shape == cf.certainty.shape == (rows,)
+    assert len(cf.to_frame()) == rows
+
+
+def test_answers_do_not_depend_on_other_rows():
+    scm, frame, target = draw_mixed(5)
+    rows, asked = frame.iloc[:40], frame[target].to_numpy()[40:80]
+    together = bc.backtrack(scm, rows, {target: asked})
+    for k in (0, 17, 39):
+        alone = bc.backtrack(scm, rows.iloc[k], {target: asked[k]})
+        assert alone.distance.item() == pytest.approx(together.distance[k].item(), abs=1e-9)
+        assert alone.status == together.status[k]
+        assert alone.certainty.item() == pytest.approx(together.certainty[k].item(), abs=1e-9)
