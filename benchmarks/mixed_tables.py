@@ -1,4 +1,4 @@
-"""Simulated tables like two public ones, with known equations: insurance (7 columns) and census incomes (10 columns)."""
+"""Simulated tables like two public ones: insurance (7 columns) and census incomes (10 columns)."""
 
 import numpy as np
 import pandas as pd

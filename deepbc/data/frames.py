@@ -22,6 +22,7 @@ def frame(
     batch: torch.Size,
     names: tuple[str, ...] | None = None,
     kinds: Mapping[str, Kind] | None = None,
+    index: Any = None,
 ) -> DataFrame:
     """Writes named arrays as a data frame with one row per element of the batch.
 
@@ -31,6 +32,7 @@ def frame(
         batch: The batch shape. More than one axis gives an index of as many levels.
         names: The names of the levels, if they have any.
         kinds: What the values of categories and whole numbers are: these come out as integers and truth values again.
+        index: The labels of the last axis; 0, 1, 2, ... by default.
     """
     import pandas
 
@@ -46,11 +48,12 @@ def frame(
         rows = _typed(rows, kinds[name]) if name in kinds else rows
         arrays |= {name if scalar else f"{name}[{k}]": rows[:, k] for k in range(rows.shape[1])}
 
-    levels = [range(size) for size in batch]
-    if len(levels) > 1:
-        return pandas.DataFrame(arrays, index=pandas.MultiIndex.from_product(levels, names=names))
+    if len(batch) > 1:
+        levels = [range(size) for size in batch[:-1]]
+        last = range(batch[-1]) if index is None else index
+        return pandas.DataFrame(arrays, index=pandas.MultiIndex.from_product([*levels, last], names=names))
 
-    return pandas.DataFrame(arrays, index=pandas.RangeIndex(batch.numel()))
+    return pandas.DataFrame(arrays, index=pandas.RangeIndex(batch.numel()) if index is None else index)
 
 
 def _typed(rows: "np.ndarray[Any, Any]", kind: Kind) -> "np.ndarray[Any, Any]":

@@ -1,6 +1,6 @@
 """What people hand in, as tensors: a data frame or one of its rows, a mapping of arrays, tensors, lists or numbers."""
 
-__all__ = ["columns_in", "read", "read_column", "read_image"]
+__all__ = ["align", "columns_in", "index_of", "read", "read_column", "read_image"]
 
 import math
 import re
@@ -65,6 +65,9 @@ def columns_in(data: Any, where: str) -> Mapping[Any, Any]:
             twice = data.columns[data.columns.duplicated()][0]
             raise DataError(f"{where}: the column {twice!r} comes twice. Drop or rename one.")
         return {name: data[name] for name in data.columns}
+    if type(data).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(data, "columns"):
+        names = data.column_names if hasattr(data, "column_names") else data.columns
+        return {name: np.asarray(data[name]) for name in names}
     if isinstance(data, Mapping) or (pandas is not None and isinstance(data, pandas.Series)):
         if len(set(data.keys())) < len(data):
             raise DataError(f"{where}: a name comes twice. Drop or rename one.")
@@ -74,6 +77,33 @@ def columns_in(data: Any, where: str) -> Mapping[Any, Any]:
         f"{where}: expected a data frame or a mapping from names to arrays, got {type(data).__name__}. "
         f"Write for example {{'x': [1.0, 2.0]}}."
     )
+
+
+def index_of(data: Any) -> Any:
+    """The labels of the rows of a data frame; None of anything else."""
+    pandas = sys.modules.get("pandas")
+
+    return data.index if pandas is not None and isinstance(data, pandas.DataFrame) else None
+
+
+def align(column: Any, index: Any, where: str) -> Any:
+    """Brings a Series or data frame to the order of the labels of other rows; what has no labels stays as it is."""
+    pandas = sys.modules.get("pandas")
+    if index is None or pandas is None or not isinstance(column, pandas.Series | pandas.DataFrame):
+        return column
+    # One row is asked about many.
+    if column.index.equals(index) or (len(index) == 1 and len(column) != 1):
+        return column
+
+    missing = [label for label in index if label not in column.index]
+    if missing or not column.index.is_unique:
+        what = f"no value for the row {missing[0]!r}" if missing else "labels that come twice"
+        raise DataError(
+            f"{where}: expected a value for each label of the factual rows, got {what}. A Series is matched by its "
+            f"labels; write .to_numpy() to match by position."
+        )
+
+    return column.loc[index]
 
 
 def read_image(column: Any, where: str) -> Tensor:

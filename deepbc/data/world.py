@@ -24,16 +24,18 @@ class World:
             `(*batch, noise)` otherwise.
         batch: The batch shape: `()` for one world, `(rows,)` for many.
         kinds: What the values of categories and whole numbers are.
+        index: The labels of the rows, where they came in a data frame.
     """
 
     values: Mapping[str, Any]
     noise: Mapping[str, Tensor]
     batch: torch.Size
     kinds: Mapping[str, Kind] = field(default_factory=dict)
+    index: Any = None
 
     def to_frame(self) -> DataFrame:
         """Writes the values as a data frame: a row per world, a column per number; images are left out."""
-        return frame(self.values, self.batch, kinds=self.kinds)
+        return frame(self.values, self.batch, kinds=self.kinds, index=self.index)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {tuple(value.shape)}" for name, value in self.values.items())

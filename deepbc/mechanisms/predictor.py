@@ -69,14 +69,23 @@ class Predictor(Mechanism):
             )
         check_value_dim(name, family.child.dim, self.value, "Predictor")
         function = self._source[0]
+        # Whether autograd can follow the function; not known before it was asked.
+        self.followed: bool | None = None
         self.module = copy.deepcopy(function).double().eval() if isinstance(function, nn.Module) else None
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         batch = parents.shape[:-1]
         rows = parents.reshape(batch.numel(), parents.shape[-1])
         where = f"Variable {self.bound.child.name!r}, its Predictor"
-        result = self._ask(rows.double(), where) if self.module is None else _run(self.module, rows, where)
-        checked = check_law(result, batch.numel(), self.value, where)
+        # A model of the user's is never asked about what is no number.
+        finite = rows.isfinite().all(-1)
+        asked = rows if bool(finite.all()) else rows[finite]
+        if not len(asked):
+            return parents.new_full((*batch, self.value), torch.nan)
+        result = self._ask(asked.double(), where) if self.module is None else _run(self.module, asked, where)
+        checked = check_law(result, len(asked), self.value, where)
+        if len(asked) < len(rows):
+            checked = checked.new_full((len(rows), self.value), torch.nan).index_put((finite,), checked)
 
         return checked.reshape(*batch, self.value).to(parents.dtype)
 
@@ -88,21 +97,27 @@ class Predictor(Mechanism):
             result = torch.as_tensor(result).double() if isinstance(result, np.ndarray) else result
             return check_law(result, len(rows), self.value, where)
 
+        def detached(rows: Tensor) -> Tensor:
+            return plain(self._supported(rows.detach())).detach()
+
         if not rows.requires_grad:
+            return detached(rows)
+        if self.followed is None:
+            self.followed = _can_be_followed(plain, self._supported(rows[:1].detach()))
+        if self.followed:
             return plain(rows)
-        try:
-            followed = plain(rows)
-        except RuntimeError:
-            # A tensor whose derivatives are wanted refuses to become a numpy array.
-            followed = plain(rows.detach())
-        if followed.requires_grad:
-            return followed
 
         sd = [each.sd or (1.0,) * each.dim for each in self.bound.parents]
         steps = STEP * torch.tensor([spread for each in sd for spread in each], dtype=rows.dtype, device=rows.device)
-        result: Tensor = _Differences.apply(rows, plain, steps)  # type: ignore[no-untyped-call]
+        result: Tensor = _Differences.apply(rows, detached, steps)  # type: ignore[no-untyped-call]
 
         return result
+
+    def _supported(self, rows: Tensor) -> Tensor:
+        """Rows whose classes are classes, whose whole numbers are whole, and whose numbers are inside their bounds."""
+        parts = self.bound.split(rows)
+
+        return torch.cat([each.inside(each.harden(parts[each.name])) for each in self.bound.parents], dim=-1)
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return x[..., :0]
@@ -126,6 +141,18 @@ def _run(module: nn.Module, rows: Tensor, where: str) -> object:
         ) from error
 
 
+def _can_be_followed(function: Callable[[Tensor], Tensor], row: Tensor) -> bool:
+    """Whether autograd can follow a function; a model of numpy arrays gets no tensor that wants derivatives."""
+    plain = function(row)
+    try:
+        followed = function(row.requires_grad_())
+    except RuntimeError:
+        # A tensor whose derivatives are wanted refuses to become a numpy array.
+        return False
+
+    return followed.requires_grad and not plain.requires_grad
+
+
 class _Differences(torch.autograd.Function):
     """A function of rows whose derivatives are central differences."""
 
@@ -143,7 +170,9 @@ class _Differences(torch.autograd.Function):
         for j, step in enumerate(steps):
             shift = torch.zeros_like(steps)
             shift[j] = step
-            rise = ctx.function(rows + shift) - ctx.function(rows - shift)
+            with torch.no_grad():
+                rise = ctx.function(rows + shift) - ctx.function(rows - shift)
+            # Linear in the weights, by which this is differentiated again where Jacobians are columns.
             columns.append((weights * rise).sum(-1) / (2 * step))
 
         return torch.stack(columns, dim=-1), None, None

@@ -3,6 +3,7 @@
 __all__ = ["answer"]
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -54,7 +55,8 @@ def answer(
     moved = {name: distance.moved(name, u[name], rest[name]) for name in scm.graph}
     error, met = _error(scm, repeat(question.asked, many), u, statuses.tolerance)
     holds = (met & _possible(scm, x, u)).reshape(many, -1).all(0)
-    after, before = _world(scm, x, u, batch), _world(scm, question.x, question.u, question.batch)
+    after = _world(scm, x, u, batch)
+    before = replace(_world(scm, question.x, question.u, question.batch), index=question.index)
 
     return Counterfactual(
         graph=scm.graph,
@@ -71,6 +73,7 @@ def answer(
         status=statuses.say(holds).reshape(tuple(question.batch))[()],
         batch=batch,
         diagnostics=diagnostics,
+        index=question.index,
     )
 
 

@@ -7,8 +7,9 @@ below which all others are enumerated. These are ranked by the minimum of the qu
 that order until no bound is left below the best cost.
 
 Where all that can still move is affine the model is exact, and itself a bound; elsewhere half of it is. So many are
-solved at most; what is then left out has a chance to be nearer that falls with its model's cost, and `certainty` is one
-minus the sum of such chances. Whole numbers of a wide range are relaxed, rounded, and moved one by one until none is better.
+solved at most; what is then left out has a chance to be nearer that falls with its model's cost, and `certainty` is
+one minus the sum of such chances. Whole numbers of a wide range are relaxed, rounded, and moved one by one until none
+is better.
 
 References:
     Integer and Combinatorial Optimization (Nemhauser and Wolsey, 1988): branch and bound, relaxation, rounding.

@@ -3,7 +3,7 @@
 __all__ = ["Asked", "Question", "read_question"]
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from deepbc._validation import check_batches, check_finite, name_rows, pick
-from deepbc.data.reading import read, read_column
+from deepbc.data.reading import align, index_of, read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
 from deepbc.numerics.batched import select
@@ -63,12 +63,14 @@ class Question:
         u: Factual noise by variable, with shape `(rows, noise)`.
         asked: The antecedent.
         batch: The batch shape of the answer.
+        index: The labels of the rows, where they came in a data frame.
     """
 
     x: Mapping[str, Tensor]
     u: Mapping[str, Tensor]
     asked: Mapping[str, Asked]
     batch: torch.Size
+    index: Any = None
 
     @property
     def rows(self) -> int:
@@ -90,12 +92,16 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
     with torch.no_grad():
         world = complete_read(scm, factual)
     x, u = world.x, world.u
+    index = index_of(factual)
+    is_frame = index_of(antecedent) is not None
+    antecedent = align(antecedent, index, "antecedent") if is_frame else antecedent
     columns = antecedent if isinstance(antecedent, Mapping) else _columns(scm, antecedent)
     if not len(columns):
         raise DataError("antecedent: expected at least one variable, got none. Write for example {'x': 3.0}.")
 
     names = [pick(name, tuple(scm.graph), "antecedent") for name in columns]
-    asked = {name: _read_one(scm, name, columns[name]) for name in names}
+    aligned = {name: _aligned(columns[name], index, f"antecedent {name!r}") for name in names}
+    asked = {name: _read_one(scm, name, each) for name, each in aligned.items()}
     shapes = {name: rows.shape[:-1] for name, rows in x.items()}
     batch = check_batches({**shapes, **{f"antecedent {name}": each.lower.shape[:-1] for name, each in asked.items()}})
 
@@ -107,6 +113,7 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
         {name: flat(rows) for name, rows in u.items()},
         {name: Asked(flat(each.lower), flat(each.upper), each.interval) for name, each in asked.items()},
         batch,
+        _row_labels(index, aligned.values(), batch),
     )
 
 
@@ -116,6 +123,23 @@ def _columns(scm: SCM, antecedent: Any) -> dict[str, Any]:
     read_in = read(antecedent, "antecedent", tuple(scm.graph), levels=levels)
 
     return {name: levels[name].labels(each) if name in levels else each for name, each in read_in.items()}
+
+
+def _aligned(asked: Any, index: Any, where: str) -> Any:
+    """What is asked of a variable, a Series in the order of the factual rows."""
+    if isinstance(asked, Interval):
+        return Interval(align(asked.lower, index, where), align(asked.upper, index, where))
+
+    return align(asked, index, where)
+
+
+def _row_labels(index: Any, asked: Iterable[Any], batch: torch.Size) -> Any:
+    """The labels of the factual rows; of one factual row beside many antecedents those of the antecedents."""
+    if len(batch) != 1 or (index is not None and len(index) == batch[0]):
+        return index if len(batch) == 1 else None
+    labels = (getattr(each, "index", None) for each in asked)
+
+    return next((each for each in labels if isinstance(each, Sized) and len(each) == batch[0]), None)
 
 
 def _read_one(scm: SCM, name: str, asked: Any) -> Asked:

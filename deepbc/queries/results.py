@@ -65,6 +65,7 @@ class Counterfactual:
         batch: The batch shape. Samples have an axis in front, which `factual`, `antecedent`, `status` and `diagnostics`
             lack.
         diagnostics: What a sampler says of each row; None where there are no samples.
+        index: The labels of the rows, where they came in a data frame.
     """
 
     graph: CausalGraph
@@ -81,6 +82,7 @@ class Counterfactual:
     status: Any
     batch: torch.Size
     diagnostics: Diagnostics | None = None
+    index: Any = None
 
     @property
     def extrapolates(self) -> Tensor:
@@ -88,10 +90,11 @@ class Counterfactual:
         return self.farthest > FAR
 
     def to_frame(self) -> "pandas.DataFrame":
-        """Writes the answer as a data frame: values, factual values, what moved, distance, error, farthest and status.
+        """Writes the answer as a data frame: values, factual values, what moved, and the evidence.
 
-        Images are left out. Samples have an index of sample and row, and the columns of `diagnostics` as well. Where a
-        variable has the name of one of the other columns, that column gets the prefix `answer`.
+        Rows keep the index of a factual data frame. Images are left out. Samples have an index of sample and row, and
+        the columns of `diagnostics` as well. Where a variable has the name of one of the other columns, that column
+        gets the prefix `answer`.
         """
         columns: dict[str, Any] = dict(self.values)
         kinds = dict(self.factual.kinds)
@@ -103,7 +106,7 @@ class Counterfactual:
             kinds |= {name: kind} if kind else {}
         names = ("sample", "row") if self.diagnostics and len(self.batch) == 2 else None
 
-        return frame(columns, self.batch, names, kinds)
+        return frame(columns, self.batch, names, kinds, self.index)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
@@ -148,6 +151,7 @@ class Counterfactual:
         }
         columns |= {f"moved {name}": column for name, column in self.moved.items()}
         columns |= {"distance": self.distance, "error": self.error, "farthest": self.farthest}
+        columns["certainty"] = np.broadcast_to(np.asarray(self.certainty), tuple(self.batch))
         if self.diagnostics:
             said = {"r_hat": self.diagnostics.r_hat, "effective": self.diagnostics.effective}
             columns |= {name: each.expand(self.batch) for name, each in said.items()}
