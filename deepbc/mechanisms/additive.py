@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from deepbc._validation import check_units
 from deepbc.data.variables import Family
-from deepbc.mechanisms.base import Outcome
+from deepbc.mechanisms.base import FitOutcome
 from deepbc.mechanisms.gaussian import AdditiveGaussian
 from deepbc.nn.conditioner import Conditioner
 from deepbc.training.trainer import Split, Train
@@ -58,7 +58,7 @@ class Additive(AdditiveGaussian):
 
         return self.factor @ self.log_diagonal.exp().diag().index_put((rows, columns), self.below)
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         self._solve(rows.x, rows.parents)
 
-        return Outcome(train(self, "network"))
+        return FitOutcome(train(self, "network"))

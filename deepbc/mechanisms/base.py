@@ -7,7 +7,7 @@ The noise is standard normal, so with the log-volume of the inverse the density 
 A variable without parents has parents of dimension zero; it is no special case.
 """
 
-__all__ = ["Mechanism", "Outcome", "held_out_gain"]
+__all__ = ["Mechanism", "FitOutcome", "held_out_gain"]
 
 import math
 from abc import abstractmethod
@@ -27,7 +27,7 @@ from deepbc.training.trainer import Learner, Split, Train, Training
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FitOutcome:
     """What a fit of one mechanism says of itself: held-out losses, one a row, and remarks for the report."""
 
     held_out: Tensor
@@ -290,7 +290,7 @@ class Mechanism(Learner):
         """Computes the negative log-likelihood of each row, with shape `(*batch,)`."""
         return -self.log_prob(x, parents)
 
-    def fit(self, rows: Split, train: Train) -> Outcome:
+    def fit(self, rows: Split, train: Train) -> FitOutcome:
         """Learns the weights of a bound mechanism from rows; `train` runs the training loop."""
         self.bound  # noqa: B018 # fails where there is none
 
@@ -353,7 +353,7 @@ class Mechanism(Learner):
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _fit(self, rows: Split, train: Train) -> Outcome: ...
+    def _fit(self, rows: Split, train: Train) -> FitOutcome: ...
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._invert(x, parents)[0]

@@ -25,7 +25,7 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import check_between, check_units
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Outcome, held_out_gain
+from deepbc.mechanisms.base import FitOutcome, held_out_gain
 from deepbc.mechanisms.bhhh import fit_bhhh
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.links import Inputs
@@ -135,12 +135,12 @@ class Categorical(Discrete):
 
         return (torch.cat([base, g], dim=-1) / self.temperature).softmax(-1)[..., 1:]
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         self._start(rows.x, rows.parents)
         linear = self._held_out(rows)
         if not self.parents_dim or not self.hidden:
             self._start_from_all(rows)
-            return Outcome(linear)
+            return FitOutcome(linear)
 
         start = {key: each.clone() for key, each in self.state_dict().items()}
         self.bent.fill_(True)
@@ -153,7 +153,7 @@ class Categorical(Discrete):
 
         note = f"network {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
 
-        return Outcome(network if pays else linear, (note,))
+        return FitOutcome(network if pays else linear, (note,))
 
     def _start_from_all(self, rows: Split) -> None:
         """Takes the linear part, once it is chosen, from all rows."""

@@ -33,7 +33,7 @@ from torch import Generator, Tensor, nn
 
 from deepbc._validation import CHANNELS, check_between, check_choice, check_count, check_image_shape, check_type
 from deepbc.data.variables import Family
-from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.base import Mechanism, FitOutcome
 from deepbc.mechanisms.least_squares import least_squares
 from deepbc.nn.conv import Drawer, Network, Reader, start
 from deepbc.nn.paper import FaceDrawer, FaceReader, PaperDrawer, PaperReader, update_batch_norm
@@ -214,7 +214,7 @@ class ConvVAE(Mechanism):
 
         return nll + beta * cost, u, condition
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         self._start(rows)
         learner: Learner = self
         if self.preset != "paper" and self.parents_dim:
@@ -230,7 +230,7 @@ class ConvVAE(Mechanism):
             held_out = torch.cat([self.negative_elbo(*rows.of(chunk), 1.0)[0] for chunk in chunks])
         self.stream = None
 
-        return Outcome(held_out, (BOUND, *self._leakage(rows)))
+        return FitOutcome(held_out, (BOUND, *self._leakage(rows)))
 
     @torch.no_grad()
     def _start(self, rows: Split) -> None:

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from deepbc._validation import check_callable, check_count, check_law, check_value_dim
 from deepbc.data.variables import Family
-from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.base import Mechanism, FitOutcome
 from deepbc.training.trainer import Split, Train
 
 
@@ -77,8 +77,8 @@ class Equation(Mechanism):
 
         return check_law(result, rows, dim, where).reshape(*batch, dim).to(given.dtype)
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         if not self.has_density:
-            return Outcome(torch.full_like(rows.held_x[:, 0], torch.nan))
+            return FitOutcome(torch.full_like(rows.held_x[:, 0], torch.nan))
 
-        return Outcome(self.loss(rows.held_x, rows.held_parents))
+        return FitOutcome(self.loss(rows.held_x, rows.held_parents))

@@ -26,7 +26,7 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import check_count, check_units, near
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Mechanism, Outcome, held_out_gain
+from deepbc.mechanisms.base import Mechanism, FitOutcome, held_out_gain
 from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_and_jacobian, map_inward
 from deepbc.mechanisms.links import Inputs, Outer
@@ -189,11 +189,11 @@ class Flow(Mechanism):
     def _state(self) -> dict[str, Tensor]:
         return {key: value.clone() for key, value in self.state_dict().items()}
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         gaussian = self._start(rows)
 
         if self.correction is not None or self.parents_dim + self.value_dim == 1:
-            return self._checked(Outcome(train(self, "flow")), gaussian, rows)
+            return self._checked(FitOutcome(train(self, "flow")), gaussian, rows)
 
         # Both start from the data alone: a correction that starts from the trained backbone inherits its poor optima.
         start = self._state()
@@ -208,7 +208,7 @@ class Flow(Mechanism):
         if not pays:
             self.load_state_dict(kept)
 
-        return self._checked(Outcome(corrected if pays else backbone, (note,)), gaussian, rows)
+        return self._checked(FitOutcome(corrected if pays else backbone, (note,)), gaussian, rows)
 
     @torch.no_grad()
     def _start(self, rows: Split) -> dict[str, Tensor]:
@@ -234,7 +234,7 @@ class Flow(Mechanism):
         return states[0]
 
     @torch.no_grad()
-    def _checked(self, outcome: Outcome, gaussian: dict[str, Tensor], rows: Split) -> Outcome:
+    def _checked(self, outcome: FitOutcome, gaussian: dict[str, Tensor], rows: Split) -> FitOutcome:
         """Falls back on the linear law with Gaussian noise where that scores clearly better on the held-out rows."""
         trained = self._state()
         self.load_state_dict(gaussian)
@@ -246,4 +246,4 @@ class Flow(Mechanism):
 
         note = f"a linear law with Gaussian noise is kept: held-out gain of the flow {gain:.4f} ± {error:.4f} nats"
 
-        return Outcome(held_out, (*outcome.notes, note))
+        return FitOutcome(held_out, (*outcome.notes, note))

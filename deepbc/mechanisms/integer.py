@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 
 from deepbc.data.variables import Family, interior
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.base import Mechanism, FitOutcome
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.linear import Linear
@@ -76,7 +76,7 @@ class Integer(Discrete):
     def _soft(self, u: Tensor, parents: Tensor) -> Tensor:
         return self.law._predict(u, parents)
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         variable = self.bound.child
         uniform = torch.rand(rows.column.shape, generator=generator(0, variable.name, "spread"), dtype=torch.float64)
         spread = (rows.column + uniform.to(rows.column) - 0.5).clamp(*interior(*variable.support, rows.column.dtype))
@@ -87,7 +87,7 @@ class Integer(Discrete):
         with torch.no_grad():
             if isinstance(self.law, Linear):
                 self._narrow(self.law, rows)
-            return Outcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
+            return FitOutcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
 
     def _narrow(self, law: Linear, rows: Split) -> None:
         """Takes the spread of a closed form, which holds that of rounding as well, to its most likely size."""

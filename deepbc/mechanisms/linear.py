@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from deepbc.data.variables import Family
 from deepbc.errors import FitError
-from deepbc.mechanisms.base import Outcome
+from deepbc.mechanisms.base import FitOutcome
 from deepbc.mechanisms.gaussian import AdditiveGaussian
 from deepbc.training.trainer import Split, Train
 
@@ -50,15 +50,15 @@ class Linear(AdditiveGaussian):
     def _factor(self) -> Tensor:
         return self.factor
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
         everything = torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents])
         try:
             self._solve(rows.x, rows.parents)
         except FitError:  # a rare value may stand in held-out rows alone
             self._solve(*everything)
-            return Outcome(self.loss(rows.held_x, rows.held_parents), (ALL_ROWS,))
+            return FitOutcome(self.loss(rows.held_x, rows.held_parents), (ALL_ROWS,))
 
         held_out = self.loss(rows.held_x, rows.held_parents)
         self._solve(*everything)
 
-        return Outcome(held_out)
+        return FitOutcome(held_out)

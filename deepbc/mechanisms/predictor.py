@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import check_callable, check_count, check_law, check_value_dim
 from deepbc.data.variables import Family
 from deepbc.errors import DataError, SettingError
-from deepbc.mechanisms.base import Mechanism, Outcome
+from deepbc.mechanisms.base import Mechanism, FitOutcome
 from deepbc.training.trainer import Split, Train
 
 # In standard deviations of the parent: where the errors of differences and of rounding are about equal.
@@ -125,8 +125,8 @@ class Predictor(Mechanism):
     def _invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         return x[..., :0], torch.zeros_like(x[..., 0])
 
-    def _fit(self, rows: Split, train: Train) -> Outcome:
-        return Outcome(self.loss(rows.held_x, rows.held_parents))
+    def _fit(self, rows: Split, train: Train) -> FitOutcome:
+        return FitOutcome(self.loss(rows.held_x, rows.held_parents))
 
 
 def _run(module: nn.Module, rows: Tensor, where: str) -> object:
