@@ -7,12 +7,12 @@ __all__ = [
     "Discrete",
     "Equation",
     "Family",
+    "FitOutcome",
     "Flow",
     "Integer",
     "Interval",
     "Linear",
     "Mechanism",
-    "FitOutcome",
     "Predictor",
     "Region",
     "law",
@@ -20,7 +20,7 @@ __all__ = [
 
 from deepbc.data.variables import Family
 from deepbc.mechanisms.additive import Additive
-from deepbc.mechanisms.base import Mechanism, FitOutcome
+from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.mechanisms.categorical import Categorical
 from deepbc.mechanisms.conv_vae import ConvVAE
 from deepbc.mechanisms.discrete import Discrete

@@ -7,7 +7,7 @@ The noise is standard normal, so with the log-volume of the inverse the density 
 A variable without parents has parents of dimension zero; it is no special case.
 """
 
-__all__ = ["Mechanism", "FitOutcome", "held_out_gain"]
+__all__ = ["FitOutcome", "Mechanism", "held_out_gain"]
 
 import math
 from abc import abstractmethod

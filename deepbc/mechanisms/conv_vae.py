@@ -33,7 +33,7 @@ from torch import Generator, Tensor, nn
 
 from deepbc._validation import CHANNELS, check_between, check_choice, check_count, check_image_shape, check_type
 from deepbc.data.variables import Family
-from deepbc.mechanisms.base import Mechanism, FitOutcome
+from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.mechanisms.least_squares import least_squares
 from deepbc.nn.conv import Drawer, Network, Reader, start
 from deepbc.nn.paper import FaceDrawer, FaceReader, PaperDrawer, PaperReader, update_batch_norm

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from deepbc._validation import check_callable, check_count, check_law, check_value_dim
 from deepbc.data.variables import Family
-from deepbc.mechanisms.base import Mechanism, FitOutcome
+from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.training.trainer import Split, Train
 
 

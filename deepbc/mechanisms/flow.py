@@ -26,7 +26,7 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import check_count, check_units, near
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Mechanism, FitOutcome, held_out_gain
+from deepbc.mechanisms.base import FitOutcome, Mechanism, held_out_gain
 from deepbc.mechanisms.gaussian import fit_gaussian
 from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_and_jacobian, map_inward
 from deepbc.mechanisms.links import Inputs, Outer

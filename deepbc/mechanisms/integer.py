@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 
 from deepbc.data.variables import Family, interior
 from deepbc.errors import SettingError
-from deepbc.mechanisms.base import Mechanism, FitOutcome
+from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.linear import Linear

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from deepbc._validation import check_callable, check_count, check_law, check_value_dim
 from deepbc.data.variables import Family
 from deepbc.errors import DataError, SettingError
-from deepbc.mechanisms.base import Mechanism, FitOutcome
+from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.training.trainer import Split, Train
 
 # In standard deviations of the parent: where the errors of differences and of rounding are about equal.
