@@ -50,8 +50,8 @@ class Distance(ABC):
 
     # The weight of each named variable; 1 for the others.
     weights: Mapping[str, float] = {}
-    # Whether it is the squared one, of which solvers know everything.
-    quadratic: ClassVar[bool] = False
+    # Promises that the cost is exactly the squared Euclidean one, so that solvers need not ask for its derivatives.
+    squared: ClassVar[bool] = False
     # Whether `draw` knows the density exp(-cost).
     drawable: ClassVar[bool] = False
 
@@ -207,7 +207,7 @@ class Squared(_Fixed):
     """
 
     power = 2.0
-    quadratic = True
+    squared = True
 
     def draw(self, uniform: Tensor, weight: float) -> Tensor:
         move: Tensor = torch.special.ndtri(uniform)
@@ -277,9 +277,9 @@ class Distances:
     named: Mapping[str, Distance]
 
     @property
-    def quadratic(self) -> bool:
+    def squared(self) -> bool:
         """Whether all are squared."""
-        return all(each.quadratic for each in (self.others, *self.named.values()))
+        return all(each.squared for each in (self.others, *self.named.values()))
 
     def of(self, name: str) -> Distance:
         """The distance of one variable, without its weight."""

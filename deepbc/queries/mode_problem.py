@@ -97,7 +97,7 @@ class ModeProblem:
         It is known where costs are squared and nothing constrains values.
         """
         problem = self._problem(question)
-        if not problem.cost.quadratic or not is_unconstrained(problem):
+        if not problem.cost.squared or not is_unconstrained(problem):
             return None
 
         point = problem.linearize(problem.start)

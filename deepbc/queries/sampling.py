@@ -98,7 +98,7 @@ def backtrack_samples(
     question = read_question(scm, factual, antecedent)
     read = read_checked(scm, question, distance)
     names = read_names(scope, tuple(scm.graph), "scope")
-    search = Search(scm, sampler.solver if read.quadratic else Exact(), read, names)
+    search = Search(scm, sampler.solver if read.squared else Exact(), read, names)
     target = SampleTarget.of(scm, sampler, read, names, question)
     classes = enumerable(scm, [name for name in undecided(scm, question.asked, names) if name in names])
     draw: _Draw = _Mixture(search, target, tuple(combinations_of(scm, classes))) if classes else _Single(search, target)

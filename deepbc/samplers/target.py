@@ -26,7 +26,7 @@ from deepbc.solvers.problem import Cost
 R_HAT_EXCESS, R_HAT_EXCESS_TIMES_LENGTH = 0.02, 5.0
 
 # Computes the charged noises `(rows, noises)` and the further term `(rows,)` from the free coordinates `(rows, free)`.
-Law = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
+TargetMap = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Target:
     prior_mean: Tensor
     prior_sd: Tensor
     given: Any
-    law: Law
+    law: TargetMap
     cost: Cost
 
     @property

@@ -48,7 +48,7 @@ class Linearized(Solver):
         self.reach = penalty_tolerance(penalty)
 
     def solve(self, problem: Problem) -> Solution:
-        if not problem.cost.quadratic:
+        if not problem.cost.squared:
             raise SettingError("Linearized needs squared distances. Take the solver Exact() or Gradient() for others.")
 
         u = problem.rest

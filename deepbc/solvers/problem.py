@@ -8,7 +8,7 @@ values :math:`c(v)`, which must lie between two bounds:
 A noise that must not move is fixed at rest: a free one keeps its value, an implied one becomes an equality constraint.
 """
 
-__all__ = ["Cost", "Law", "Point", "Problem", "Slopes", "Solution", "SolverStatus", "Term"]
+__all__ = ["ConstraintMap", "Cost", "Point", "Problem", "Slopes", "Solution", "SolverStatus", "Term"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ KINK_MARGIN = 1e-9
 
 # Computes the implied noises `(rows, implied)` and the constrained values `(rows, constraints)` from the free
 # coordinates `(rows, free)` and what else is given, row by row.
-Law = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
+ConstraintMap = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 # Computes the implied noises and their Jacobian `(rows, implied, free)`, where no value is constrained.
 Slopes = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
@@ -74,9 +74,9 @@ class Cost:
         floor = MIN_WEIGHT * self.scale if any(term.weight for term in terms) else 1.0
         self.floored = torch.where(self.weights > 0, self.weights, floor)
         self._doubled = 2 * self.floored
-        self.quadratic = all(term.distance.quadratic for term in terms)
+        self.squared = all(term.distance.squared for term in terms)
         parts = zip(self.terms, self.split(rest), strict=True)
-        kinks = [not self.quadratic and term.distance.has_kink(part) for term, part in parts]
+        kinks = [not self.squared and term.distance.has_kink(part) for term, part in parts]
         rough = [isinstance(term.distance, Power) and term.distance.p < 2 for term in terms]
         self.kinked = torch.tensor(kinks, dtype=torch.bool, device=rest.device)[self.group]
         self.rough = bool(self.kinked.any()) or any(rough)
@@ -87,7 +87,7 @@ class Cost:
 
     def value(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
         """Computes the cost, with shape `(rows,)`; `smoothing` is the radius within which kinks are rounded."""
-        if self.quadratic:
+        if self.squared:
             return (noises - rest).square() @ self.floored
 
         smoothed = self._smoothed(noises, rest, smoothing)
@@ -97,7 +97,7 @@ class Cost:
 
     def gradient(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
         """Computes the gradient with respect to the noises, with shape `(rows, noises)`."""
-        if self.quadratic:
+        if self.squared:
             return self._doubled * (noises - rest)
 
         move = noises - rest
@@ -111,7 +111,7 @@ class Cost:
 
     def curvature(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
         """Computes an upper estimate of the diagonal of the Hessian, with shape `(rows, noises)`."""
-        if self.quadratic:
+        if self.squared:
             return self._doubled.expand_as(noises)
 
         move = noises - rest
@@ -125,7 +125,7 @@ class Cost:
 
     def inverse_curvature(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
         """Computes the reciprocal of the curvature, with shape `(rows, noises)`."""
-        if self.quadratic:
+        if self.squared:
             return self._doubled.reciprocal().expand_as(noises)
 
         return self.curvature(noises, rest, smoothing).reciprocal()
@@ -196,7 +196,7 @@ class Problem:
     lower: Tensor
     upper: Tensor
     given: Any
-    law: Law
+    law: ConstraintMap
     cost: Cost
     free: int
     slopes: Slopes | None = None
