@@ -13,7 +13,7 @@ noises are independent, so that the probability of class :math:`k` is an integra
 whose integrand has one peak; Gauss-Legendre rules on both sides of it are exact to many digits.
 """
 
-__all__ = ["INTERIOR_MARGIN", "Interval", "Region", "Wedge"]
+__all__ = ["NOISE_MARGIN", "Interval", "Region", "Wedge"]
 
 import functools
 from abc import ABC, abstractmethod
@@ -31,8 +31,8 @@ from deepbc.numerics.truncated_normal import (
     truncated,
 )
 
-# Regions are shrunk by so much of a noise, or by this part of their width, so that rounding cannot leave them.
-INTERIOR_MARGIN, PART = 1e-6, 0.1
+# Interior margin of regions, in noise, and at most this part of their width: rounding cannot leave them.
+NOISE_MARGIN, PART = 1e-6, 0.1
 # How far inside a noise is where there is no side.
 INWARD = -1e3
 # The integral: nodes on either side of the peak, how far they reach, and how often the peak is halved in on.
@@ -127,7 +127,7 @@ class Interval(Region):
 
     def _shrunk(self) -> tuple[Tensor, Tensor]:
         finite = (self.upper - self.lower).isfinite()
-        margin = torch.where(finite, PART * (self.upper - self.lower), INTERIOR_MARGIN).clamp(max=INTERIOR_MARGIN)
+        margin = torch.where(finite, PART * (self.upper - self.lower), NOISE_MARGIN).clamp(max=NOISE_MARGIN)
 
         return self.lower + margin, self.upper - margin
 
@@ -171,10 +171,10 @@ class Wedge(Region):
         # Others are cut down to a height t: the mean of its own and of all that are cut, the largest such mean.
         ranked = torch.cat([own, others[..., :-1]], dim=-1)
         means = ranked.cumsum(-1) / torch.arange(1, ranked.shape[-1] + 1, device=u.device)
-        t = means.amax(-1, keepdim=True).clamp_min(self.offset + INTERIOR_MARGIN / 2)
-        t = torch.where(self.base, self.offset - INTERIOR_MARGIN / 2, t)
+        t = means.amax(-1, keepdim=True).clamp_min(self.offset + NOISE_MARGIN / 2)
+        t = torch.where(self.base, self.offset - NOISE_MARGIN / 2, t)
         moved = torch.where(
-            self.chosen, t + INTERIOR_MARGIN / 2 - self.means, torch.minimum(u, t - INTERIOR_MARGIN / 2 - self.means)
+            self.chosen, t + NOISE_MARGIN / 2 - self.means, torch.minimum(u, t - NOISE_MARGIN / 2 - self.means)
         )
 
         return torch.where(there, u, moved)
@@ -188,19 +188,19 @@ class Wedge(Region):
 
     def draw(self, uniform: Tensor) -> Tensor:
         t = torch.where(self.base, self.offset, self._draw_height(self._own(uniform)))
-        below = quantile_between(uniform, torch.full_like(uniform, -torch.inf), t - INTERIOR_MARGIN - self.means)
+        below = quantile_between(uniform, torch.full_like(uniform, -torch.inf), t - NOISE_MARGIN - self.means)
 
         return torch.where(self.chosen, t - self.means, below)
 
     def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
         start = self.means + centre
-        low = (self.offset + INTERIOR_MARGIN - self._own(start)) / width
+        low = (self.offset + NOISE_MARGIN - self._own(start)) / width
         w_own = self._own(w)
         z_own, mass_own = truncated(w_own, low, torch.full_like(low, torch.inf))
         t = torch.where(self.base, self.offset, self._own(start) + width * z_own)
 
         # The end of the chosen one itself is of no use, and kept finite.
-        high = torch.where(self.chosen, 0.0, (t - INTERIOR_MARGIN - start) / width)
+        high = torch.where(self.chosen, 0.0, (t - NOISE_MARGIN - start) / width)
         z, mass = truncated(w, torch.full_like(high, -torch.inf), high)
         volume = torch.where(self.chosen, 0.0, _terms(mass, w, z)).sum(-1, keepdim=True)
         volume = volume + torch.where(self.base, 0.0, _terms(mass_own, w_own, z_own))
@@ -247,7 +247,7 @@ class Wedge(Region):
     def _draw_height(self, uniform: Tensor) -> Tensor:
         """Draws t by the table of its distribution, with shape `(*batch, 1)`."""
         peak = self._peak()
-        start = (peak - REACH).clamp_min(self.offset + INTERIOR_MARGIN)
+        start = (peak - REACH).clamp_min(self.offset + NOISE_MARGIN)
         steps = torch.linspace(0.0, 1.0, STEPS + 1, dtype=peak.dtype, device=peak.device)
         t = start + (peak + REACH - start) * steps
         height = self._height(t)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
-from deepbc.mechanisms.regions import INTERIOR_MARGIN
+from deepbc.mechanisms.regions import NOISE_MARGIN
 from deepbc.numerics.batched import concat_last
 from deepbc.queries.jacobians import has_chain_rule, implied_and_jacobian
 from deepbc.queries.question import Asked, Question
@@ -134,7 +134,7 @@ class ModeProblem:
         terms = [Term(self.distance.of(name), self.distance.weight(name), charged[name].shape[-1]) for name in carriers]
         moves = [torch.full_like(each, name in roles.scope, dtype=torch.bool) for name, each in charged.items()]
         unbounded = [torch.full_like(each, -torch.inf) for each in sides]
-        inside = [torch.full_like(each, -INTERIOR_MARGIN) for each in sides]
+        inside = [torch.full_like(each, -NOISE_MARGIN) for each in sides]
         moving = [name for name in roles.names if name not in (*roles.fixed, *roles.settled)]
         chained = roles.free and has_chain_rule(scm, moving)
 

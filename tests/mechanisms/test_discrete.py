@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 
 import deepbc as bc
-from deepbc.mechanisms.regions import INTERIOR_MARGIN, Interval, Wedge
+from deepbc.mechanisms.regions import NOISE_MARGIN, Interval, Wedge
 from deepbc.numerics.seeding import generator
 
 MEANS = (0.3, 1.2, -0.5)
@@ -126,7 +126,7 @@ def test_nearest_noise_is_inside_and_no_other_is_nearer(name):
     assert (near[inside(u)] == u[inside(u)]).all()
     distance = (near - u).norm(dim=-1)
     rivals = torch.cdist(u, others).amin(-1)
-    assert (distance <= rivals + 2 * INTERIOR_MARGIN).all()
+    assert (distance <= rivals + 2 * NOISE_MARGIN).all()
     assert (rivals - distance).median() < 0.1
 
 
