@@ -5,7 +5,16 @@ still there and is read. Reading runs no code: the manifest is JSON, the weights
 their checksums say.
 """
 
-__all__ = ["check_place", "folder_exists", "locked", "make_folder", "read_folder", "replacing", "write_folder"]
+__all__ = [
+    "check_place",
+    "folder_exists",
+    "locked",
+    "make_folder",
+    "read_folder",
+    "replacing",
+    "write_bytes",
+    "write_folder",
+]
 
 import glob
 import hashlib
@@ -194,6 +203,18 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError, ValueError):
             fresh.unlink()
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file whole or not at all, and its folder where there is none."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as fresh:
+            fresh.write_bytes(content)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise StorageError(f"{path}: cannot be written ({reason}). Choose another folder.") from error
 
 
 def _read(path: Path) -> bytes:

@@ -22,11 +22,10 @@ import pandas
 from deepbc._validation import check_count
 from deepbc.batches.request import Request, ask, columns_of, labels_in
 from deepbc.data.tables import check_ending, count_rows, join_tables, read_chunks, write_table
-from deepbc.datasets.download import write_bytes
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
 from deepbc.scm.model import SCM
-from deepbc.storage import MANIFEST, locked, make_folder
+from deepbc.storage import MANIFEST, locked, make_folder, write_bytes
 
 BAD = "bad row"
 GAPPED = {"f": "float64", "i": "Int64", "b": "boolean", "O": "string"}

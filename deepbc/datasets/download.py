@@ -6,7 +6,7 @@ the download: into a temporary file beside its place, which gets its name when i
 address is not downloaded: an error says which file to put where.
 """
 
-__all__ = ["Source", "cache_folder", "fetch", "given_folder", "read_bytes", "write_bytes"]
+__all__ = ["Source", "cache_folder", "fetch", "given_folder", "read_bytes"]
 
 import hashlib
 import logging
@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deepbc.errors import DataError, SettingError, StorageError
+from deepbc.errors import DataError, SettingError
 from deepbc.progress import progress
-from deepbc.storage import replacing
 
 VARIABLE = "DEEPBC_DATA"
 # Seconds without an answer, and how often a download is tried again.
@@ -107,17 +106,6 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read ({_reason(error)}). Give the path of a file that is there.") from error
-
-
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file whole or not at all, and its folder where there is none."""
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as fresh:
-            fresh.write_bytes(content)
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path}: cannot be written ({_reason(error)}). Choose another folder.") from error
 
 
 def _found(source: Source, name: str) -> Path | None:

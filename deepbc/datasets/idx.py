@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbc.datasets.download import read_bytes, write_bytes
+from deepbc.datasets.download import read_bytes
 from deepbc.errors import DataError
+from deepbc.storage import write_bytes
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 AGAIN = "Download it again, or give another file."

@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from deepbc.datasets.download import write_bytes
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
+from deepbc.storage import write_bytes
 
 # Changes with the way pictures are decoded, so that no other way's bytes are taken for ours.
 VERSION = 1

@@ -39,7 +39,7 @@ from torch import Tensor
 
 from deepbc._validation import check_choice, check_images, check_range
 from deepbc.data.reading import read_column
-from deepbc.datasets.download import Source, fetch, read_bytes, write_bytes
+from deepbc.datasets.download import Source, fetch, read_bytes
 from deepbc.datasets.idx import read_idx, write_idx
 from deepbc.datasets.morphology import redraw
 from deepbc.datasets.morphomnist_equations import (
@@ -52,6 +52,7 @@ from deepbc.datasets.morphomnist_equations import (
 )
 from deepbc.errors import DataError, StorageError
 from deepbc.numerics.counter_rng import Streams
+from deepbc.storage import write_bytes
 
 SOURCE = Source(
     "morphomnist",

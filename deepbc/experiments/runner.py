@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from deepbc import __version__
-from deepbc.datasets.download import write_bytes
 from deepbc.errors import StorageError
 from deepbc.plots import Cells, Figure
+from deepbc.storage import write_bytes
 from deepbc.training.checkpoint import fingerprint
 
 RECORD = "provenance.json"

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from deepbc.datasets import download
-from deepbc.datasets.download import Source, cache_folder, fetch, read_bytes, write_bytes
+from deepbc.datasets.download import Source, cache_folder, fetch, read_bytes
 from deepbc.errors import DataError, SettingError, StorageError
+from deepbc.storage import write_bytes
 
 CONTENT = {"a.bin": bytes(range(256)) * 40, "b.csv": b"index,x\n0,1\n"}
 SUMS = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT.items()}
