@@ -24,7 +24,7 @@ from deepbc.training.report import FitReport
 NUMBERS = ("thickness", "intensity")
 KINDS: Mapping[str, Callable[..., Counterfactual]] = {"interventional": intervene, "backtracking": backtrack}
 ASKED, CLOUD = 5, 4000
-# So many fresh digits say how far images are from the truth.
+# Fresh digits that say how far images are from the truth.
 JUDGED = 500
 
 

@@ -17,7 +17,7 @@ from deepbc.errors import DataError, SettingError
 from deepbc.numerics.batched import concat_last
 
 OPEN = (-math.inf, math.inf)
-# So many rows of images are read at a time.
+# Rows of images per chunk of reading.
 CHUNK = 1024
 
 

@@ -53,7 +53,7 @@ Ask = Callable[..., Counterfactual]
 # The columns of an image in a table.
 SIDE = 28
 PIXELS = [f"pixel {k}" for k in range(SIDE**2)]
-# So many points show the density of the data; and values are asked for in another of so many bins.
+# Points that show the density of the data; bins, in another of which values are asked for.
 CLOUD, BINS = 4000, 9
 
 

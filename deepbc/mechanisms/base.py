@@ -72,7 +72,7 @@ class Mechanism(Learner):
     default_training: ClassVar[Training] = Training()
     # The type of its weights and values where that is not the model's own: networks of images need no more digits.
     precision: ClassVar[torch.dtype | None] = None
-    # So many rows are computed at a time.
+    # Rows per chunk of a computation, to bound memory.
     chunk: ClassVar[int] = 16_384
 
     family: Family | None

@@ -34,7 +34,7 @@ from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, log_mass
 from deepbc.training.trainer import Split, Train
 
-# So many rows lead to the linear part, so many at a time; its slopes are drawn to 0 as by one row.
+# Rows from which the linear part is found, rows per chunk, and the ridge penalty of its slopes, in rows.
 ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 100_000, 4096, 1.0
 # The network is kept if it gains so many nats and, by the one-standard-error rule, more than its error.
 LEAST_GAIN = 3e-4

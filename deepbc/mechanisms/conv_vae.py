@@ -48,11 +48,11 @@ FEWEST_ROWS = 32
 # Images are a little brighter than their parents say at most; no brightness is below this part of the range.
 BRIGHTER, DARKEST = 1.25, 0.02
 ROWS_FOR_A_START = 20_000
-# So many rows tell the statistics of batch normalisations, in batches of so many.
+# Rows, and rows per batch, from which the statistics of batch normalisations are found.
 NORM_ROWS, NORM_BATCH = 2048, 128
 # A pixel counts as clipped where that changes it by more than a grey level.
 VISIBLE = 1 / 255
-# So many rows for each unknown of a regression tell what can be read from the noise.
+# Rows per unknown that a regression needs to tell what can be read from the noise.
 ROWS_TO_TELL = 10
 BOUND = "its nll is an upper bound: an image has no exact density here"
 

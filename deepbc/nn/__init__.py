@@ -1,0 +1,1 @@
+"""Networks: conditioners of laws with their Jacobians, and convolutions for images."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# So many numbers of a hidden layer at a time. A power of two, like the chunks of rows in which laws are asked, so that
+# Numbers of a hidden layer per block. A power of two, like the chunks of rows in which laws are asked, so that
 # rows fall into the same blocks however they come, with as many units as by default: products of other sizes may differ
 # in their last digit.
 BLOCK = 262_144

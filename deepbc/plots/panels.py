@@ -16,7 +16,7 @@ DOTS = {"backtracking": (GREY, 26), "interventional": (GREEN, 10), "factual": (R
 ORANGE, VIOLET = "#e08a1e", "#7a4fa3"
 # Of a panel, in inches; and the width of a page.
 WIDE, HIGH, PAGE = 2.3, 2.0, 7.0
-# So many panels side by side have smaller titles.
+# The number of panels side by side from which titles are smaller.
 CROWD = 4
 
 

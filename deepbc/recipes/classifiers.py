@@ -43,7 +43,7 @@ from deepbc.training.trainer import Learner, Split, Trainer, Training
 
 KIND, STAGE = "set of classifiers", "classifier"
 TRAINING = Training(epochs=20, batch=64, learning_rate=1e-3, patience=3, average=100, pull=0.0, clip=1e4)
-# So many rows of each label at least; and so many rows are read at a time.
+# The least number of rows of each label; rows per chunk of reading.
 FEWEST, CHUNK = 10, 512
 # The middle of the range of bytes.
 MIDDLE = 127.5

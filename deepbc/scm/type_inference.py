@@ -20,7 +20,7 @@ from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Categorical, Flow, Integer, Mechanism
 
 REAL, INTEGER, CATEGORY = "real", "integer", "category"
-# So many rows of a column of numbers are looked at before all of them are.
+# Rows of a column of numbers that are looked at before all of them are.
 FEW = 1000
 
 Declared = str | tuple[Label, ...]

@@ -30,7 +30,7 @@ MAX_COST_RATIO = 1.5
 PENALTY_FACTOR = 5.0
 # The largest semi-axis of the ellipsoid, in standard deviations of a noise.
 MAX_RADIUS = 6.0
-# So many points are evaluated at once, to bound memory.
+# Points per evaluation, to bound memory.
 CHUNK_POINTS = 262_144
 
 

@@ -28,8 +28,8 @@ class Adam:
     Args:
         module: The module whose weights are optimised; they are all of one dtype and on one device.
         learning_rate: The step size.
-        pull: How strongly each step draws the weights back to where they started (decoupled weight decay, towards the
-            start instead of zero).
+        pull: The strength of an L2 penalty toward the start of the weights (as decoupled weight decay, which has it
+            toward zero).
         horizon: The number of steps over which `self.average` averages the weights.
     """
 

@@ -38,7 +38,7 @@ class Training:
         learning_rate: The first step size of Adam.
         patience: The epochs without a lower held-out loss after which the training stops.
         average: The number of steps over which the weights are averaged; 1 takes them as they are.
-        pull: How strongly the weights are drawn back to their start, as for so many rows of data.
+        pull: The strength of an L2 penalty toward the start of the weights, in rows of data that it weighs as much as.
         clip: The largest norm of a gradient.
         validation: The share of the rows that is held out.
     """
@@ -112,14 +112,14 @@ class Split:
 class Learner(nn.Module, ABC):
     """What the loop trains: a module with one loss a row. It is in training mode only while it learns."""
 
-    # So many rows are evaluated at a time.
+    # Rows per chunk of an evaluation.
     eval_chunk: ClassVar[int] = 65_536
 
     def begin(self, stream: Generator) -> None:
-        """Hears, before each pass over the rows, where random numbers of the loss are to come from."""
+        """Hook: takes the stream for the random numbers of the loss, before each pass over the rows."""
 
     def update_statistics(self, rows: Split) -> None:
-        """Hears, before the weights as they are now are evaluated or kept, of the rows that they were learned from."""
+        """Hook: recomputes statistics from the training rows, before weights are evaluated or kept."""
 
     @abstractmethod
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:

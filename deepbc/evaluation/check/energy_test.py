@@ -20,7 +20,7 @@ from torch import Tensor
 from deepbc.evaluation.check.distance_covariance import ranks
 from deepbc.evaluation.check.p_values import effective, quadratic_tail
 
-# So many of the pooled rows tell the weights; all of them would take ten times as long and change little.
+# Pooled rows from which the weights are found; all of them would take ten times as long and change little.
 ROWS_OF_SPECTRUM = 400
 
 

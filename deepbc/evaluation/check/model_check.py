@@ -54,10 +54,10 @@ from deepbc.scm.completion import (
 ENOUGH, MOST_ROWS = 20, 5_000
 # How many rows of the model, and of the data, are held against each other.
 SAMPLES = 1_000
-# So many components of a vector are looked at.
+# The components of a vector that are checked.
 MOST_COMPONENTS = 16
-# A law is worse than the baseline where it loses more than so many nats a row; exact, where it returns a value to such
-# a part of its standard deviation.
+# A law is worse than the baseline where it loses more than this many nats a row; exact, where it returns a value to
+# this part of its standard deviation.
 LEAST_LOSS, RETURNED = 0.01, 1e-3
 BINS = 20
 
