@@ -183,7 +183,7 @@ class ConvVAE(Mechanism):
         if self.residual:
             x = (x.double() + r.double()).to(condition)
 
-        return x.reshape(*batch, -1)
+        return x.reshape(*batch, self.value_dim)
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         batch, condition = x.shape[:-1], self._flat_condition(parents)
@@ -193,7 +193,7 @@ class ConvVAE(Mechanism):
         if self.residual:
             u = torch.cat([u, x.to(parents.dtype) - self._rows(self._decode(z, condition)).to(parents.dtype)], dim=-1)
 
-        return u.reshape(*batch, -1)
+        return u.reshape(*batch, self.noise_dim)
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         """Computes what training minimises; at `beta` 1 an upper bound of the negative log-likelihood of each row."""

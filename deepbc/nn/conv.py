@@ -97,7 +97,9 @@ class Reader(Network):
 
     def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
         code = self.condition(condition)
-        features = functional.pixel_unshuffle(functional.pad(inputs, self.grid.pad), 2)
+        # Not pixel_unshuffle, which leaves a batch of no images as it is.
+        blocks = functional.pad(inputs, self.grid.pad).unflatten(-1, (-1, 2)).unflatten(-3, (-1, 2))
+        features = blocks.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
         for layer, modulation in zip(self.layers, self.modulations, strict=True):
             features = modulation(layer(features), code)
         hidden = functional.silu(self.hidden(torch.cat([features.flatten(1), code], dim=1)))
