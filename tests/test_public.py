@@ -21,6 +21,12 @@ def test_listed_and_typed_names_agree():
     assert sorted(set(typed) - {"TYPE_CHECKING", "Any"}) == sorted(deepbc.__all__)
 
 
+def test_contracts_are_public_and_need_no_test_runner():
+    program = "import sys, deepbc.testing; print(*deepbc.testing.__all__, 'pytest' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["check_distance", "check_mechanism", "check_sampler", "check_solver", "False"]
+
+
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'everything'"):
         deepbc.everything  # noqa: B018

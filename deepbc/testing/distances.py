@@ -21,7 +21,8 @@ def check_distance(distance: Distance | Callable[[Tensor, Tensor], Tensor]) -> N
     Raises:
         AssertionError: A part of the contract is broken; it says which.
     """
-    contract, d = Contract(distance), read_distance(distance, ["x"]).of("x")
+    contract = Contract(distance)
+    d = distance if isinstance(distance, Distance) else read_distance(distance, ["x"]).of("x")
     u = normal(ROWS, DIM)
     one, other = u + normal(ROWS, DIM, "one"), u + 2 * normal(ROWS, DIM, "other")
     for batch in ((), (5,), (2, 3)):

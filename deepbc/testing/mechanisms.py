@@ -165,16 +165,19 @@ def _check_slopes(contract: Contract, law: Mechanism, u: Tensor, p: Tensor) -> N
         reached = slope.isfinite().all() & (slope != 0).any() | (p.numel() == 0)
         contract.holds("slopes by the parents", reached, "finite numbers, not all 0", slope, remedy)
         return
-    expected = differences(lambda p: smooth.predict(u, p).sum(-1), p) if p.numel() else p
+    expected = differences(lambda p: smooth.predict(u, p).sum(-1), p)
     contract.near("slopes by the parents", slope, expected, DIFFERENCE, remedy)
     if law.value_dim > 1 or law.discrete:
         return
-    by_parents = law.predict_and_jacobian(u, p)[2]
+    value, by_noise, by_parents = law.predict_and_jacobian(u, p)
+    contract.near("predict_and_jacobian", value, x.detach(), ROUNDING, "Mend it, or leave it out.")
     contract.near("predict_and_jacobian", by_parents, expected, DIFFERENCE, "Mend it, or leave it out.")
+    expected = differences(lambda u: law.predict(u, p).sum(-1), u)
+    contract.near("predict_and_jacobian", by_noise, expected, DIFFERENCE, "Mend it, or leave it out.")
     if law.pinnable:
         found, by_parents = law.abduct_and_jacobian(law.reduce(x.detach()), p)
         contract.near("abduct_and_jacobian", found, u, ROUNDING, "Mend it, or leave it out.")
-        expected = differences(lambda p: law.abduct(x.detach(), p).sum(-1), p) if p.numel() else p
+        expected = differences(lambda p: law.abduct(x.detach(), p).sum(-1), p)
         contract.near("abduct_and_jacobian", by_parents, expected, DIFFERENCE, "Mend it, or leave it out.")
 
 
