@@ -7,6 +7,7 @@ import torch
 
 import deepbc as bc
 from deepbc.distances import read_distance
+from deepbc.testing import check_distance
 
 DISTANCES = {
     "squared": bc.Squared(),
@@ -20,30 +21,11 @@ DISTANCES = {
 U = torch.tensor([[0.3, -1.0], [2.0, 0.5], [-0.7, 0.1]], dtype=torch.float64)
 
 
-@pytest.fixture(params=list(DISTANCES))
-def distance(request):
-    return read_distance(DISTANCES[request.param], ["a", "b"]).of("a")
-
-
-def test_cost_is_zero_at_rest_and_rises_from_there(distance):
-    assert distance.value(U, U).abs().max() == 0
-    steps = torch.linspace(0.1, 3, 10, dtype=torch.float64)
-    for sign in (-1, 1):
-        costs = torch.stack([distance.value(U + sign * step, U) for step in steps])
-        assert (costs.diff(dim=0) > 0).all()
-        # Convex: the rise grows.
-        assert (costs.diff(n=2, dim=0) > -1e-9).all()
-
-
-def test_gradient_is_the_derivative_and_curvature_bounds_the_second(distance):
-    u_star = U + torch.tensor([[0.7, -1.2], [0.4, 2.0], [-1.5, 0.3]], dtype=torch.float64)
-    point = u_star.clone().requires_grad_()
-    cost = distance.value(point, U).sum()
-    gradient = torch.autograd.grad(cost, point, create_graph=True)[0]
-    assert torch.allclose(distance.gradient(u_star, U), gradient, rtol=0, atol=1e-9)
-    second = torch.autograd.grad(gradient.sum(), point, allow_unused=True)[0] if gradient.requires_grad else None
-    if second is not None:
-        assert (distance.curvature(u_star, U) >= second - 1e-4).all()
+@pytest.mark.parametrize("name", DISTANCES)
+def test_contract(name):
+    distance = DISTANCES[name]
+    for each in distance.values() if isinstance(distance, dict) else [distance]:
+        check_distance(each)
 
 
 def test_weights_and_variables():

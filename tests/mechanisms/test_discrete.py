@@ -225,24 +225,6 @@ def test_bounds_of_whole_numbers_are_whole():
     assert np.unique(scm.sample(2000, seed=0).values["n"]).tolist() == list(range(9))
 
 
-@pytest.mark.parametrize("batch", [(), (5,), (2, 3), (0,)])
-@pytest.mark.parametrize("kind", ["classes", "two", "ordered"])
-def test_shapes_follow_the_batch_of_a_category(kind, batch):
-    scm, _, _ = fit_category(kind, 300)
-    law = scm.mechanisms["c"]
-    u = torch.randn(*batch, law.noise_dim, dtype=torch.float64)
-    parents = torch.randn(*batch, 2, dtype=torch.float64)
-
-    x = law.predict(u, parents)
-
-    assert x.shape == (*batch, law.value_dim)
-    for other in (law.abduct(x, parents), law.nearest(x, parents, u), law.draw(x, parents, torch.rand_like(u))):
-        assert other.shape == u.shape
-        assert (law.predict(other, parents) == x).all()
-    assert (law.nearest(x, parents, u) == u).all()
-    assert law.log_prob(x, parents).shape == batch
-
-
 def test_saved_categories_come_back(tmp_path):
     stream = np.random.default_rng(0)
     a, n = stream.normal(size=400), stream.poisson(3, size=400)

@@ -12,6 +12,7 @@ from deepbc.samplers.independence_mh import MixtureProposal
 from deepbc.samplers.target import Target
 from deepbc.samplers.tempered_smc import sample_tempered
 from deepbc.solvers.problem import Cost, Term
+from deepbc.testing import check_sampler
 
 SAMPLERS = [bc.Hamiltonian(), bc.Hamiltonian(chains=2, warmup=12), bc.Langevin(step=0.02, steps=300)]
 
@@ -44,18 +45,7 @@ def normal_target(rows: int, free: int) -> tuple[Target, torch.Tensor, torch.Ten
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_contract(sampler):
-    of, mean, covariance = normal_target(5, 2)
-    progress = []
-    draws = sampler.sample(of, 50, Streams.of(0, [of.rest]), lambda: progress.append(1))
-    assert len(progress) == sampler.rounds(50)
-    assert draws.v.shape == (50, 5, 2)
-    for each in (draws.r_hat, draws.effective, draws.acceptance, draws.trusted):
-        assert each.shape == (5,)
-    assert torch.equal(draw(sampler, of, 50).v, draws.v)
-    assert not torch.equal(draw(sampler, of, 50, seed=1).v, draws.v)
-    alone = sampler.sample(of.select(torch.tensor([3])), 50, Streams.of(0, [of.rest[3:4]]), lambda: None)
-    assert torch.allclose(alone.v[:, 0], draws.v[:, 3], rtol=0, atol=1e-9)
-    assert ((draws.v.mean(0) - mean).abs() < 6 * (covariance.diagonal(dim1=-2, dim2=-1) / 30).sqrt()).all()
+    check_sampler(sampler)
 
 
 @pytest.mark.parametrize("free", [1, 3, 8])

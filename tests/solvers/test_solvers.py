@@ -5,6 +5,7 @@ import torch
 
 import deepbc as bc
 from deepbc.solvers.problem import Cost, Problem, SolverStatus, Term
+from deepbc.testing import check_solver
 
 # A solver and how near it comes to the least move in closed form.
 SOLVERS = {
@@ -14,52 +15,12 @@ SOLVERS = {
     "gradient": (bc.Gradient(penalty=30, steps=8000), 2e-2),
     "sparse of all": (bc.Sparse(keep=3), 1e-9),
 }
-EFFECTS = torch.tensor([1.0, 2.0, -2.0], dtype=torch.float64)
-
-
-def line(rest, wanted, movable) -> Problem:
-    """Noises whose weighted sum is to have a value."""
-    wanted = torch.tensor(wanted, dtype=torch.float64)[:, None]
-    return Problem(
-        rest=rest,
-        movable=movable,
-        lower=wanted,
-        upper=wanted,
-        given={},
-        law=lambda v, given: (v[:, :0], (v @ EFFECTS)[:, None]),
-        cost=Cost([Term(bc.Squared(), 1.0, 1)] * 3, rest),
-        free=3,
-    )
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_least_move_of_those_that_may_move(name):
+def test_contract(name):
     solver, tolerance = SOLVERS[name]
-    rest = torch.tensor([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5]], dtype=torch.float64)
-    movable = torch.tensor([[True, True, True], [True, False, True]])
-    problem = line(rest, [3.0, 2.0], movable)
-
-    solution = solver.solve(problem)
-
-    effects = EFFECTS * movable
-    short = (problem.lower[:, 0] - rest @ EFFECTS) / effects.square().sum(-1)
-    assert torch.allclose(solution.noises, rest + short[:, None] * effects, rtol=0, atol=tolerance)
-    assert solution.noises[1, 1] == -1.0
-    assert solution.status.tolist() == [SolverStatus.CONVERGED] * 2
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_nothing_movable_does_not_converge(name):
-    rest = torch.zeros(1, 3, dtype=torch.float64)
-    solution = SOLVERS[name][0].solve(line(rest, [3.0], torch.zeros(1, 3, dtype=torch.bool)))
-    assert torch.equal(solution.noises, rest)
-    assert solution.status.item() != SolverStatus.CONVERGED
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_no_rows_give_no_rows(name):
-    none = torch.zeros(0, 3, dtype=torch.float64)
-    assert SOLVERS[name][0].solve(line(none, [], none.bool())).noises.shape == (0, 3)
+    check_solver(solver, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
