@@ -58,7 +58,7 @@ class Discrete(Mechanism):
             return self._hard(u, parents)
 
         soft = self._soft(u, parents)
-        return self._hard(u, parents).detach() + soft - soft.detach()
+        return self._hard(u, parents).detach() + (soft - soft.detach())
 
     def _abduct(self, x: Tensor, parents: Tensor) -> Tensor:
         return self._region(x, x, parents).mean()

@@ -13,10 +13,9 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.
 """
 
-__all__ = ["Search", "backtrack", "find_mode", "inside_bounds", "read_checked"]
+__all__ = ["backtrack", "find_mode", "inside_bounds", "read_checked"]
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,15 +27,14 @@ from deepbc.errors import SettingError
 from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
-from deepbc.queries.choice_tree import ChoiceTree
-from deepbc.queries.discrete_search import search_discrete, undecided
+from deepbc.queries.discrete_search import undecided
 from deepbc.queries.mode_problem import ModeProblem
+from deepbc.queries.nearest import Search, solve
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.queries.results import Counterfactual
-from deepbc.queries.roles import Roles
-from deepbc.queries.search_model import relaxed
 from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, status_of
-from deepbc.queries.worlds import Columns, Worlds
+from deepbc.queries.supports import search_supports
+from deepbc.queries.worlds import Worlds
 from deepbc.scm import SCM
 from deepbc.scm.schema import read_names
 from deepbc.solvers import Exact, Solver
@@ -44,8 +42,6 @@ from deepbc.solvers.problem import SolverStatus
 
 # So many rows are solved at once; and where discrete variables are chosen, each of many choices being one.
 CHUNK, DISCRETE_CHUNK = 65_536, 2048
-# A solution that costs more than that of the search by this is solved again as the search did.
-LEAST_LOSS = 1e-6
 
 
 def backtrack(
@@ -93,22 +89,6 @@ def backtrack(
         return answer(scm, question, (worlds.x, worlds.u), read, statuses, certainty=worlds.certainty)
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """How the nearest world is sought: the model, the solver, the distance, and the variables whose noise may move."""
-
-    scm: SCM
-    solver: Solver
-    distance: Distances
-    scope: tuple[str, ...]
-
-    def problem(
-        self, aims: Mapping[str, Asked], *, scm: SCM | None = None, solver: Solver | None = None
-    ) -> ModeProblem:
-        """The problem for given aims, if need be with another model or solver."""
-        return ModeProblem.of(scm or self.scm, solver or self.solver, self.distance, self.scope, aims)
-
-
 def read_checked(scm: SCM, question: Question, distance: Any) -> Distances:
     """Reads a distance, and checks that it is least where nothing moves."""
     _check_derivable("backtracking")
@@ -127,88 +107,19 @@ def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
     aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
     solver = search.solver
     check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
+    classes = discrete or any(scm.variables[name].discrete for name in asked)
+    sparse = bool(classes) and solver.supports(search.scope) is not None
     size = DISCRETE_CHUNK if discrete else CHUNK
     slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
     parts = []
     with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
         for rows in slices:
             part, sought = question.select(rows), select(aims, rows)
-            solve = _solve_discrete if discrete and part.rows else _solve
-            parts.append(solve(search, part, sought))
+            parts.append((search_supports if sparse and part.rows else solve)(search, part, sought))
             shown.advance()
     worlds = join(parts)
 
     return worlds, _say(search.problem(aims), worlds.status, outside)
-
-
-def _solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
-    return search.problem(aims).solve(question)
-
-
-def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
-    """Solves a chunk of rows for the best of the classes and whole numbers that may change."""
-    scm, solver = search.scm, search.solver
-    discrete = undecided(scm, aims, search.scope)
-    names = {*aims, *scm.graph.ancestors(*aims)}
-    part = scm.part([name for name in scm.graph.order if name in names])
-    within = replace(search, scm=part, scope=tuple(name for name in search.scope if name in names))
-    inner = replace(
-        question, x={name: question.x[name] for name in part.graph}, u={name: question.u[name] for name in part.graph}
-    )
-    allowed = {name: aims.get(name) for name in discrete}
-    met = [*discrete, *within.problem(aims).roles.met]
-    tree = ChoiceTree(part, inner, aims, Roles.of(part, aims, within.scope, met), allowed, search.distance)
-    choose = _ChoiceSolver(within, inner, aims, frozenset(tree.wide) - set(within.scope))
-    found = search_discrete(tree, choose, search.distance, solver.most_moves)
-
-    pinned = {name: found.x[name] for name in discrete if name not in choose.follow}
-    worlds = _pinned(search, aims, pinned, choose.follow).solve(question)
-    lost = found.cost(inner.u, search.distance) < worlds.cost(question.u, search.distance) - LEAST_LOSS
-    if lost.any():
-        again = _pinned(replace(search, solver=solver.screening()), aims, pinned, choose.follow).solve(question)
-        worlds.put(lost.nonzero().squeeze(-1), again.take(lost.nonzero().squeeze(-1)))
-    unmet = found.status != SolverStatus.CONVERGED
-    worlds.status[unmet & (worlds.status != SolverStatus.CONVERGED)] = found.status[
-        unmet & (worlds.status != SolverStatus.CONVERGED)
-    ]
-    worlds.certainty.copy_(found.certainty)
-
-    return worlds
-
-
-def _pinned(
-    search: Search, aims: Mapping[str, Asked], values: Columns, follow: Collection[str], relax: Collection[str] = ()
-) -> ModeProblem:
-    """The problem with given values of discrete variables, and smooth stand-ins for the laws of some others."""
-    wanted = {name: each for name, each in aims.items() if name not in values}
-    wanted |= {name: Asked(each, each, False) for name, each in values.items()}
-    model = relaxed(search.scm, relax) if relax else search.scm
-    model = relaxed(model, follow, straight_through=True) if follow else model
-
-    return search.problem(wanted, scm=model)
-
-
-@dataclass(frozen=True, slots=True)
-class _ChoiceSolver:
-    """Solves for given values of discrete variables; those of `follow` are what their law makes of them."""
-
-    search: Search
-    question: Question
-    aims: Mapping[str, Asked]
-    follow: frozenset[str]
-
-    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> Worlds:
-        return self._problem(rows, values, relax).solve(self.question.select(rows))
-
-    def model_cost(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> tuple[Tensor, bool] | None:
-        return self._problem(rows, values, relax).model_cost(self.question.select(rows))
-
-    def _problem(self, rows: Tensor, values: Columns, relax: Collection[str]) -> ModeProblem:
-        search = replace(self.search, solver=self.search.solver.screening())
-        pinned = {name: each for name, each in values.items() if name not in self.follow}
-        aims = {name: select(each, rows) for name, each in self.aims.items()}
-
-        return _pinned(search, aims, pinned, self.follow, [name for name in relax if name not in self.follow])
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:
@@ -256,7 +167,7 @@ def _say(problem: ModeProblem, status: Tensor, outside: Tensor) -> RowStatuses:
     solver, names = problem.solver, ", ".join(map(repr, problem.aims))
     words = {Outcome(each): status_of(Outcome(each), solver=repr(solver), names=names) for each in SolverStatus}
     words[Outcome.MISSED] = status_of(Outcome.MISSED)
-    if solver.reach > LARGEST_ERROR:
+    if solver.feasibility_tolerance > LARGEST_ERROR:
         words[Outcome.CONVERGED] = status_of(Outcome.CONVERGED_NEARLY)
     words[Outcome.INFEASIBLE] = _infeasible(problem, names)
     outcome = status.clone()
@@ -270,7 +181,7 @@ def _say(problem: ModeProblem, status: Tensor, outside: Tensor) -> RowStatuses:
         said = status_of(Outcome.OUT_OF_BOUNDS, name=name, lower=variable.lower, upper=variable.upper)
         left.append((rows, said))
 
-    return RowStatuses(outcome, words, tuple(left), solver.reach)
+    return RowStatuses(outcome, words, tuple(left), solver.feasibility_tolerance)
 
 
 def _infeasible(problem: ModeProblem, names: str) -> Status:

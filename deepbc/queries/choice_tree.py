@@ -43,7 +43,6 @@ class Choices:
     Args:
         row: The row of the question, with shape `(choices,)`.
         bound: A lower bound of the cost.
-        moves: How many variables' noise has to move at least.
         index: The number of the value of each enumerated variable.
         values: Values of all variables that follow from the choice, with shape `(choices, value)`.
         complete: Whether no choice below its limit was left out, with shape `(rows,)`.
@@ -51,7 +50,6 @@ class Choices:
 
     row: Tensor
     bound: Tensor
-    moves: Tensor
     index: Mapping[str, Tensor]
     values: Mapping[str, Tensor]
     complete: Tensor
@@ -65,7 +63,6 @@ class Choices:
             self,
             row=self.row[chosen],
             bound=self.bound[chosen],
-            moves=self.moves[chosen],
             index=select(self.index, chosen),
             values=select(self.values, chosen),
         )
@@ -123,24 +120,23 @@ class ChoiceTree:
         """The variables to choose that have too many values to enumerate."""
         return tuple(name for name in self.allowed if name not in self.values)
 
-    def grow(self, limit: Tensor, most: int, most_moves: int | None = None) -> Choices:
+    def grow(self, limit: Tensor, most: int) -> Choices:
         """Enumerates the choices whose bound is below a limit.
 
         Args:
             limit: The limit, with shape `(rows,)`; infinite where nothing is found yet.
             most: How many choices of a row are kept at each level, those of the lowest bounds.
-            most_moves: How many noises may move at most, if that is limited.
         """
         every = torch.arange(self.question.rows, device=self.scm.device)
         zero = self.question.x[next(iter(self.question.x))].new_zeros(len(every))
-        choices = Choices(every, zero, torch.zeros_like(every), {}, {}, torch.ones_like(every, dtype=torch.bool))
+        choices = Choices(every, zero, {}, {}, torch.ones_like(every, dtype=torch.bool))
         still = {*self.roles.fixed, *(name for name in self.roles.met if name not in self.allowed)}
         for name in self.roles.names:
             if name in still:
                 continue
             settled = all(each in still or each in choices.values for each in self.scm.graph.parents(name))
             if name in self.values:
-                choices = self._choose(choices, name, limit, most_moves, settled=settled)
+                choices = self._choose(choices, name, limit, settled=settled)
                 choices = _keep_lowest(choices, most)
             elif settled and name not in self.roles.movable and name not in self.wide:
                 parents = self._parents(choices, name)
@@ -149,17 +145,14 @@ class ChoiceTree:
 
         return choices
 
-    def _choose(self, choices: Choices, name: str, limit: Tensor, most_moves: int | None, *, settled: bool) -> Choices:
+    def _choose(self, choices: Choices, name: str, limit: Tensor, *, settled: bool) -> Choices:
         """Extends each choice by every value of one variable that its bound allows."""
         count, values = len(self.values[name]), self.values[name]
         cost = choices.bound.new_zeros(count, len(choices))
-        moved = torch.zeros_like(cost, dtype=torch.bool)
         if settled and len(choices):
-            cost, moved = self._settled_cost(choices, name)
+            cost = self._settled_cost(choices, name)
         bound = choices.bound + cost
         kept = self.legal[name][choices.row].T & (bound < limit[choices.row])
-        if most_moves is not None:
-            kept &= choices.moves + moved <= most_moves
         value, parent = kept.nonzero().unbind(-1)
         taken = choices.take(parent)
         beyond = choices.row[parent[self.edges[name][choices.row[parent], value]]]
@@ -168,14 +161,13 @@ class ChoiceTree:
         return replace(
             taken,
             bound=bound[value, parent],
-            moves=taken.moves + moved[value, parent],
             index={**taken.index, name: value},
             values={**taken.values, name: values[value]},
             complete=complete,
         )
 
-    def _settled_cost(self, choices: Choices, name: str) -> tuple[Tensor, Tensor]:
-        """What the noises of all values of a settled variable cost, and whether they move, `(values, choices)`."""
+    def _settled_cost(self, choices: Choices, name: str) -> Tensor:
+        """What the noises of all values of a settled variable cost, with shape `(values, choices)`."""
         law, x = self.scm.mechanisms[name], self.values[name].unsqueeze(1)
         assert isinstance(law, Discrete)  # noqa: S101 # its variable is
         first, inverse = self._alike(choices, name)
@@ -184,11 +176,9 @@ class ChoiceTree:
         u = self.question.u[name][choices.row].expand(len(x), -1, -1)
         if name not in self.roles.scope:
             outside = regions.excess(u).amax(-1) > 0
-            return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0])), torch.zeros_like(outside)
+            return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0]))
 
-        nearest = regions.nearest(u)
-
-        return self.distance.moved(name, nearest, u), (nearest != u).any(-1)
+        return self.distance.moved(name, regions.nearest(u), u)
 
     def _alike(self, choices: Choices, name: str) -> tuple[Tensor, Tensor]:
         """The first choice of each combination of a variable's parents, and the combination of each choice."""

@@ -6,10 +6,10 @@ is the nearest that leads to them, or has to lead to them where it may not move.
 below which all others are enumerated. These are ranked by the minimum of the quadratic model at rest, and solved in
 that order until no bound is left below the best cost.
 
-Where all that can still move is affine the model is exact, and itself a bound; elsewhere half of it is. So many are
-solved at most; what is then left out has a chance to be nearer that falls with its model's cost, and `certainty` is
-one minus the sum of such chances. Whole numbers of a wide range are relaxed, rounded, and moved one by one until none
-is better.
+Where all that can still move is affine the model is exact, and itself a bound. Elsewhere a choice whose model costs
+more than twice the best is left out, and no more than a number of them is solved. What is left out has a chance to be
+nearer that falls with its model's cost, and `certainty` is one minus the sum of such chances. Whole numbers of a wide
+range are relaxed, rounded, and moved one by one until none is better.
 
 References:
     Integer and Combinatorial Optimization (Nemhauser and Wolsey, 1988): branch and bound, relaxation, rounding.
@@ -39,21 +39,24 @@ from deepbc.solvers.problem import SolverStatus
 MOST_COMBINATIONS = 64
 # Choices of a row: to find a first limit, of these so many are solved; and in the whole tree.
 FIRST_CHOICES, FIRST_SOLVED, MOST_CHOICES = 64, 3, 4096
-# The choices of a row are solved in rounds that end at these ranks.
+# The choices of a row are solved in rounds that end at these ranks; costs with kinks are too slow for the last two.
 ROUNDS = (2, 6, 20, 64, 256)
 # So many choices are solved at once.
 MOST_SOLVED = 32_768
 # One choice is better than another if it costs less by this part.
 LEAST_GAIN = 1e-9
-# A model that is not exact bounds its cost from below up to this factor (of 19,000 choices solved under flows and
-# networks none cost less than its model over 1.5), and the logarithm of their ratio has at most this standard deviation
-# (0.03 to 0.04 there). How uncertain rounding is.
-MODEL_FACTOR, MODEL_SD, ROUNDING_RISK = 2.0, 0.1, 0.02
+# A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
+# networks none cost less than its model over 1.5; the logarithm of cost over model has a standard deviation of 0.03 to
+# 0.04 there, for which more is taken. A chance below the last is none: certainty has nine digits.
+MODEL_FACTOR, MODEL_SD, LEAST_RISK = 2.0, 0.1, 1e-9
+# The chance that a nearer world is missed where values are rounded, not enumerated, or the tree was cut; a judgement.
+# No sum of chances counts for more than the last.
+ROUNDING_RISK, MOST_RISK = 0.02, 0.5
 # How often wide whole numbers are all moved, and by how much.
 MOST_SWEEPS, STEPS = 8, (-8, -3, -2, -1, 1, 2, 3, 8)
 
 
-class Solver(Protocol):
+class ChoiceSolver(Protocol):
     """Solves rows of a question with given values of discrete variables."""
 
     def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> Worlds:
@@ -94,22 +97,21 @@ def combinations_of(scm: SCM, names: Sequence[str]) -> Iterator[Columns]:
         yield {name: each.rows(code.to(scm.dtype)) for (name, each), code in pairs}
 
 
-def search_discrete(tree: ChoiceTree, solver: Solver, distance: Distances, most_moves: int | None = None) -> Worlds:
+def search_discrete(tree: ChoiceTree, solver: ChoiceSolver, distance: Distances) -> Worlds:
     """Finds the best values of discrete variables for each row, and the world that goes with them.
 
     Args:
         tree: The choices.
         solver: Finds the world for given values.
         distance: How far two noises are apart.
-        most_moves: How many noises may move at most, if that is limited.
     """
-    search = _Search(tree, solver, distance, most_moves)
+    search = _Search(tree, solver, distance)
     best = search.start()
     search.relax_whole(best)
-    first = tree.grow(best.cost(tree.question.u, distance), FIRST_CHOICES, most_moves)
+    first = tree.grow(best.cost(tree.question.u, distance), FIRST_CHOICES)
     search.run(best, first, ROUNDS[:1], most=FIRST_SOLVED)
-    choices = tree.grow(best.cost(tree.question.u, distance), MOST_CHOICES, most_moves)
-    risk = search.run(best, choices, ROUNDS)
+    choices = tree.grow(best.cost(tree.question.u, distance), MOST_CHOICES)
+    risk = search.run(best, choices, ROUNDS if distance.squared else ROUNDS[:-2])
     risk = torch.where(choices.complete, risk, risk.clamp_min(ROUNDING_RISK))
     if tree.wide:
         search.round_wide(best)
@@ -126,9 +128,8 @@ class _Search:
     """The search for the values of a chunk of rows."""
 
     tree: ChoiceTree
-    solver: Solver
+    solver: ChoiceSolver
     distance: Distances
-    most_moves: int | None
 
     def start(self) -> Worlds:
         """The worlds with factual values, or those nearest to them that are allowed."""
@@ -165,22 +166,23 @@ class _Search:
         risk = torch.zeros_like(choices.complete, dtype=torch.double)
         if not len(choices):
             return risk
-        cost, bound = self._model_costs(choices)
+        cost, bound, pruned_at = self._model_costs(choices)
         rank = choices.rank(cost)
         last = 0
         for end in (*rounds[:-1], most or rounds[-1]):
             limit = self._limit(best)
-            chosen = ((rank >= last) & (rank < end) & (bound < limit[choices.row])).nonzero().squeeze(-1)
+            chosen = ((rank >= last) & (rank < end) & (pruned_at < limit[choices.row])).nonzero().squeeze(-1)
             for part in chosen.split(MOST_SOLVED):
                 self._try(best, choices.row[part], self._values(choices, part))
             last = end
 
         limit = self._limit(best)[choices.row]
-        left = (rank >= last) & (bound < limit)
+        left = ((rank >= last) | (pruned_at >= limit)) & (bound < limit)
         ratio = (cost[left] / limit[left]).nan_to_num(nan=1.0, posinf=1.0).clamp_min(1e-3)
         chance = torch.special.ndtr(-ratio.log() / MODEL_SD)
+        risk = risk.index_add(0, choices.row[left], chance.double()).clamp(max=MOST_RISK)
 
-        return risk.index_add(0, choices.row[left], chance.double()).clamp(max=0.5)
+        return torch.where(risk < LEAST_RISK, 0.0, risk)
 
     def round_wide(self, best: Worlds) -> None:
         """Rounds wide whole numbers, and moves one after the other until none is better."""
@@ -224,18 +226,20 @@ class _Search:
     def _values(self, choices: Choices, chosen: Tensor) -> Columns:
         return {name: self.tree.values[name][index[chosen]] for name, index in choices.index.items()}
 
-    def _model_costs(self, choices: Choices) -> tuple[Tensor, Tensor]:
-        """The cost of each choice by its model, and a lower bound of it."""
+    def _model_costs(self, choices: Choices) -> tuple[Tensor, Tensor, Tensor]:
+        """The cost of each choice by its model, a lower bound of it, and what the best has to cost to leave it out."""
         parts = []
         for part in torch.arange(len(choices), device=choices.row.device).split(MOST_SOLVED):
             model = self.solver.model_cost(choices.row[part], self._values(choices, part), self.tree.wide)
             if model is None:
-                return choices.bound, choices.bound
+                return choices.bound, choices.bound, choices.bound
             parts.append(model)
         cost = torch.maximum(torch.cat([each for each, _ in parts]).nan_to_num(nan=torch.inf), choices.bound)
         exact = all(each for _, each in parts)
 
-        return cost, cost * (1 - LEAST_GAIN) if exact else torch.maximum(choices.bound, cost / MODEL_FACTOR)
+        bound = cost * (1 - LEAST_GAIN) if exact else choices.bound
+
+        return cost, bound, bound if exact else torch.maximum(bound, cost / MODEL_FACTOR)
 
     def _hardened(self, name: str, x: Tensor) -> Tensor:
         return self.tree.scm.variables[name].harden(x)

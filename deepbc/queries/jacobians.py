@@ -38,7 +38,9 @@ def has_chain_rule(scm: SCM, names: Collection[str]) -> bool:
     )
 
 
-def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], empty: Tensor) -> tuple[Tensor, Tensor]:
+def implied_and_jacobian(
+    scm: SCM, roles: Roles, given: Mapping[str, Source], empty: Tensor, constant: Collection[str] = ()
+) -> tuple[Tensor, Tensor]:
     """Computes implied noises and their derivatives.
 
     Args:
@@ -47,6 +49,7 @@ def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], em
         given: What is given of each: value and noise (the implied one, where it is settled), a reduced value, or noise;
             each tensor `(rows, dim)`.
         empty: A tensor of shape `(rows, 0)`.
+        constant: Those of the settled variables that are left out.
 
     Returns:
         The implied noises, with shape `(rows, implied)`, and their derivatives, `(rows, implied, free)`.
@@ -61,7 +64,7 @@ def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], em
         law, parents, source = scm.mechanisms[name], scm.graph.parents(name), given[name]
         if isinstance(source, Known):
             x[name] = source.x
-            if name in roles.settled:
+            if name in roles.settled and name not in constant:
                 implied.append(source.u)
                 rows.append(zero.unsqueeze(-2).expand(-1, source.u.shape[-1], -1))
             continue
@@ -78,7 +81,7 @@ def implied_and_jacobian(scm: SCM, roles: Roles, given: Mapping[str, Source], em
         # However steep it is by its own noise, by the others it is not.
         jacobians[name] = jacobian + torch.where(unit[name] > 0, by_noise, 0.0) if name in unit else jacobian
 
-    return concat_last(implied, empty), torch.cat(rows, dim=-2)
+    return concat_last(implied, empty), torch.cat([zero.unsqueeze(-2)[:, :0], *rows], dim=-2)
 
 
 def _products(by_parents: Tensor, parents: Sequence[str], x: Columns, jacobians: Columns) -> list[Tensor]:

@@ -75,7 +75,7 @@ class ModeProblem:
     @property
     def reachable(self) -> bool:
         """Whether any noise that takes part may move."""
-        return any(name in self.roles.scope for name in self._carriers)
+        return any(name in self.roles.scope for name in (*self.roles.free, *self.roles.pinned))
 
     def solve(self, question: Question) -> Worlds:
         """Solves for all rows, and completes them."""
@@ -105,15 +105,27 @@ class ModeProblem:
         along = (point.jacobian @ step.unsqueeze(-1)).squeeze(-1)
         moving = [name for name in self.roles.names if name not in (*self.roles.fixed, *self.roles.settled)]
 
-        return (
-            problem.cost.value(point.noises + torch.cat([step, along], dim=-1), problem.rest),
-            all(self.scm.mechanisms[name].affine for name in moving),
-        )
+        cost = problem.cost.value(point.noises + torch.cat([step, along], dim=-1), problem.rest)
+        for name in self._constant:
+            cost = cost + self.distance.moved(name, problem.given.given[name].u, question.u[name])
+
+        return cost, all(self.scm.mechanisms[name].affine for name in moving)
 
     @property
     def _carriers(self) -> tuple[str, ...]:
-        """The variables whose noise is charged: those sought first, then those implied."""
-        return (*self.roles.free, *self.roles.pinned)
+        """The variables whose noise a solver charges: those sought first, then those implied."""
+        return (*self.roles.free, *(name for name in self.roles.pinned if name not in self._constant))
+
+    @property
+    def _constant(self) -> tuple[str, ...]:
+        """The variables whose implied noise is known, and left out of a problem that seeks others.
+
+        A solver that counts which noises move needs them all.
+        """
+        if not self.roles.free or self.solver.supports(()) is not None:
+            return ()
+
+        return tuple(name for name in self.roles.settled if name in self.roles.scope)
 
     @property
     def _constrained(self) -> list[str]:
@@ -156,11 +168,7 @@ class ModeProblem:
         for name in roles.names:
             x, u = question.x[name], question.u[name]
             if name in roles.pinned:
-                aim = self.aims[name].lower
-                # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
-                discrete = name in roles.discrete
-                source = Nearest(aim, u) if discrete else Reduced(aim, scm.mechanisms[name].reduce(aim))
-                given[name] = self._settle(name, source, question) if name in roles.settled else source
+                given[name] = self._pinned(name, question)
             elif name in roles.kept:
                 given[name] = Known(self.aims[name].lower, u)
             elif name in roles.fixed:
@@ -174,9 +182,17 @@ class ModeProblem:
 
         return Context(given, fixed)
 
-    def _settle(self, name: str, source: Source, question: Question) -> Known:
-        """Value and implied noise of a variable whose parents stay where they are."""
-        met = self.roles.met
+    def _pinned(self, name: str, question: Question) -> Source:
+        """The value of a variable whose noise is implied; the noise too where its parents stay where they are."""
+        aim, met = self.aims[name].lower, self.roles.met
+        # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
+        discrete = name in self.roles.discrete
+        source: Source = (
+            Nearest(aim, question.u[name]) if discrete else Reduced(aim, self.scm.mechanisms[name].reduce(aim))
+        )
+        if name not in self.roles.settled:
+            return source
+
         parents = [self.aims[each].lower if each in met else question.x[each] for each in self.scm.graph.parents(name)]
         joined = concat_last(parents, question.x[name][:, :0])
         x, u, _ = source.complete(self.scm.mechanisms[name], joined)
@@ -203,12 +219,12 @@ class ModeProblem:
         values = [done.x[name] / scm.schema.sd(name) for name in self._constrained]
 
         return (
-            concat_last([done.u[name] for name in roles.pinned], v[:, :0]),
+            concat_last([done.u[name] for name in self._carriers if name in roles.pinned], v[:, :0]),
             concat_last([*values, *sides], v[:, :0]),
         )
 
     def _slopes(self, v: Tensor, context: Context) -> tuple[Tensor, Tensor]:
-        return implied_and_jacobian(self.scm, self.roles, self._given(v, context), v[:, :0])
+        return implied_and_jacobian(self.scm, self.roles, self._given(v, context), v[:, :0], self._constant)
 
     def _complete(self, question: Question, solution: Solution, stays: Tensor, status: Tensor) -> Worlds:
         """Completes the world from the solution; what no change reaches keeps its values to the last digit.
@@ -223,7 +239,12 @@ class ModeProblem:
             name: torch.where(stays, u[name], concat_last([part, u[name][:, part.shape[-1] :]], part))
             for name, part in zip(carriers, parts, strict=True)
         }
-        changing = {*carriers, *scm.graph.descendants(*carriers)}
+        moving = (*carriers, *self._constant)
+        changing = {*moving, *scm.graph.descendants(*moving)}
+        for name in self._constant:
+            pinned = self._pinned(name, question)
+            assert isinstance(pinned, Known)  # noqa: S101 # it is settled
+            found[name] = torch.where(stays, u[name], pinned.u)
         kept: Columns = {name: x[name] for name in scm.graph if name not in changing}
         asked = {name: torch.where(stays, x[name], self.aims[name].lower) for name in self.roles.met}
         empty = scm.schema.empty([question.rows])

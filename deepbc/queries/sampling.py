@@ -30,8 +30,9 @@ from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
-from deepbc.queries.backtracking import Search, find_mode, read_checked
+from deepbc.queries.backtracking import find_mode, read_checked
 from deepbc.queries.discrete_search import combinations_of, enumerable, undecided
+from deepbc.queries.nearest import Search
 from deepbc.queries.question import Asked, Question, read_question
 from deepbc.queries.results import Counterfactual, Diagnostics
 from deepbc.queries.sample_target import SampledWorlds, SampleTarget
@@ -334,4 +335,4 @@ def _judge(statuses: RowStatuses, sampler: Sampler, drawn: Tensor, store: _Store
     outcome = statuses.outcome.clone()
     outcome[drawn] = ended[drawn]
 
-    return replace(statuses, outcome=outcome, words={**statuses.words, **words}, tolerance=sampler.reach)
+    return replace(statuses, outcome=outcome, words={**statuses.words, **words}, tolerance=sampler.feasibility_tolerance)

@@ -287,6 +287,9 @@ def _jacobian(outputs: Tensor, v: Tensor) -> Tensor:
     # Fewer coordinates than outputs: forward mode by double backward, the vector-Jacobian product being linear.
     weights = torch.zeros_like(outputs).requires_grad_()
     backward = torch.autograd.grad(outputs, v, weights, create_graph=True, materialize_grads=True)[0]
+    if not backward.requires_grad:
+        # No output depends on any coordinate.
+        return outputs.new_zeros(rows, count, free)
     columns = [
         torch.autograd.grad(backward[:, j].sum(), weights, retain_graph=j + 1 < free, materialize_grads=True)[0]
         for j in range(free)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from deepbc._validation import check_choice, check_count, check_type
 from deepbc.errors import SettingError
-from deepbc.solvers.base import Solver
+from deepbc.solvers.base import Solver, SupportSearch
 from deepbc.solvers.exact import Exact
 from deepbc.solvers.problem import Problem, Solution, SolverStatus
 
@@ -51,7 +51,7 @@ class Sparse(Solver):
         self.keep = keep
         self.by = check_choice(by, ("coordinate", "variable"), "Sparse by")
         self.search = check_choice(search, ("greedy", "exhaustive"), "Sparse search")
-        self.pins, self.reach, self.most_moves = self.solver.pins, self.solver.reach, keep
+        self.pins, self.feasibility_tolerance = self.solver.pins, self.solver.feasibility_tolerance
 
     def solve(self, problem: Problem) -> Solution:
         noises = problem.rest.shape[-1]
@@ -64,11 +64,19 @@ class Sparse(Solver):
 
         return self._best(problem, member) if self.search == "exhaustive" else self._greedy(problem, member)
 
-    def screening(self, *, easy: bool = False) -> Solver:
+    def screening(self) -> Solver:
         # Each choice is solved several times, so no comparison is cheap.
         inner = self.solver.screening()
 
         return self if inner is self.solver else Sparse(self.keep, solver=inner, by=self.by, search=self.search)
+
+    def supports(self, names: Sequence[str]) -> SupportSearch | None:
+        if self.search == "greedy" or len(names) <= self.keep:
+            return SupportSearch(self.keep, None, self.solver)
+
+        _check_count(math.comb(len(names), self.keep), self.keep, len(names))
+
+        return SupportSearch(self.keep, tuple(itertools.combinations(names, self.keep)), self.solver)
 
     def infeasible_reason(self, names: Sequence[str]) -> tuple[str, str]:
         shown, exhaustive = ", ".join(map(repr, names)), self.search == "exhaustive"
@@ -87,13 +95,7 @@ class Sparse(Solver):
         return self.solver.solve(problem.with_movable(problem.movable & kept))
 
     def _best(self, problem: Problem, member: Tensor) -> Solution:
-        count = math.comb(len(member), self.keep)
-        if count > MAX_SUPPORTS:
-            raise SettingError(
-                f"Sparse: {self.keep} of {len(member)} are {count} sets, more than the {MAX_SUPPORTS} that an "
-                f"exhaustive search tries. Keep fewer, narrow the scope or take search='greedy'."
-            )
-
+        _check_count(math.comb(len(member), self.keep), self.keep, len(member))
         best = self.solver.solve(problem.with_movable(torch.zeros_like(problem.movable)))
         lowest = _feasible_cost(problem, best)
         for chosen in itertools.combinations(range(len(member)), self.keep):
@@ -106,6 +108,14 @@ class Sparse(Solver):
 
     def __repr__(self) -> str:
         return f"Sparse(keep={self.keep}, solver={self.solver!r}, by={self.by!r}, search={self.search!r})"
+
+
+def _check_count(count: int, keep: int, noises: int) -> None:
+    if count > MAX_SUPPORTS:
+        raise SettingError(
+            f"Sparse: {keep} of {noises} are {count} sets, more than the {MAX_SUPPORTS} that an exhaustive search "
+            f"tries. Keep fewer, narrow the scope or take search='greedy'."
+        )
 
 
 def _feasible_cost(problem: Problem, solution: Solution) -> Tensor:

@@ -100,3 +100,37 @@ def test_answers_do_not_depend_on_other_rows():
         assert alone.distance.item() == pytest.approx(together.distance[k].item(), abs=1e-9)
         assert alone.status == together.status[k]
         assert alone.certainty.item() == pytest.approx(together.certainty[k].item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_exhaustive_supports_are_the_best_scopes(seed):
+    scm, frame, target = draw_mixed(seed)
+    rows, asked = frame.iloc[:12], frame[target].to_numpy()[12:24]
+    causes = [name for name in scm.graph.order if name in {target, *scm.graph.ancestors(target)}]
+    alone = [bc.backtrack(scm, rows, {target: asked}, scope=[name]) for name in causes]
+    held = [torch.from_numpy(np.asarray(cf.status) == "converged") for cf in alone]
+    best = torch.stack([torch.where(h, cf.distance, torch.inf) for h, cf in zip(held, alone, strict=True)]).amin(0)
+
+    for search in ("exhaustive", "greedy"):
+        cf = bc.backtrack(scm, rows, {target: asked}, solver=bc.Sparse(keep=1, by="variable", search=search))
+        moved = torch.stack([each > 0 for each in cf.moved.values()]).sum(0)
+        there = torch.from_numpy(np.asarray(cf.status) == "converged")
+        assert (there == best.isfinite()).all()
+        assert (moved <= 1)[there].all()
+        assert torch.allclose(cf.distance[there], best[there], rtol=1e-6, atol=1e-9)
+
+
+def test_sparse_answers_about_a_class_hold():
+    """a -> b; a, b -> y with y a truth value: one noise is enough for every row."""
+    draw = np.random.default_rng(0)
+    a = draw.normal(size=400)
+    b = 0.7 * a + draw.normal(size=400)
+    frame = pd.DataFrame({"a": a, "b": b, "y": a + b + 0.5 * draw.normal(size=400) > 0})
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b; a, b -> y"), {"a": bc.Linear(), "b": bc.Linear()})
+    scm.fit(frame, progress=False)
+    rows = frame[~frame["y"]].iloc[:40]
+    scope = bc.backtrack(scm, rows, {"y": True}, scope=["a"])
+    for solver in (bc.Sparse(keep=1), bc.Sparse(keep=1, by="variable", search="exhaustive")):
+        cf = bc.backtrack(scm, rows, {"y": True}, solver=solver)
+        assert (cf.status == "converged").all()
+        assert (cf.distance <= scope.distance + 1e-6).all()

@@ -1,0 +1,112 @@
+"""The nearest worlds of a chunk of rows: one continuous problem, or one for each choice of discrete values."""
+
+__all__ = ["Search", "solve"]
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from deepbc.distances import Distances
+from deepbc.numerics.batched import select
+from deepbc.queries.choice_tree import ChoiceTree
+from deepbc.queries.discrete_search import search_discrete, undecided
+from deepbc.queries.mode_problem import ModeProblem
+from deepbc.queries.question import Asked, Question
+from deepbc.queries.roles import Roles
+from deepbc.queries.search_model import relaxed
+from deepbc.queries.worlds import Columns, Worlds
+from deepbc.scm import SCM
+from deepbc.solvers import Solver
+from deepbc.solvers.problem import SolverStatus
+
+# A solution that costs more than that of the search by this is solved again as the search did.
+LEAST_LOSS = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the nearest world is sought: the model, the solver, the distance, and the variables whose noise may move."""
+
+    scm: SCM
+    solver: Solver
+    distance: Distances
+    scope: tuple[str, ...]
+
+    def problem(
+        self, aims: Mapping[str, Asked], *, scm: SCM | None = None, solver: Solver | None = None
+    ) -> ModeProblem:
+        """The problem for given aims, if need be with another model or solver."""
+        return ModeProblem.of(scm or self.scm, solver or self.solver, self.distance, self.scope, aims)
+
+
+def solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
+    """Finds the nearest worlds of a chunk of rows."""
+    discrete = undecided(search.scm, aims, search.scope)
+    if not discrete or not question.rows:
+        return search.problem(aims).solve(question)
+
+    return _solve_discrete(search, question, aims, discrete)
+
+
+def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked], discrete: Sequence[str]) -> Worlds:
+    """Solves a chunk of rows for the best of the classes and whole numbers that may change."""
+    scm, solver = search.scm, search.solver
+    names = {*aims, *scm.graph.ancestors(*aims)}
+    part = scm.part([name for name in scm.graph.order if name in names])
+    within = replace(search, scm=part, scope=tuple(name for name in search.scope if name in names))
+    inner = replace(
+        question, x={name: question.x[name] for name in part.graph}, u={name: question.u[name] for name in part.graph}
+    )
+    allowed = {name: aims.get(name) for name in discrete}
+    met = [*discrete, *within.problem(aims).roles.met]
+    tree = ChoiceTree(part, inner, aims, Roles.of(part, aims, within.scope, met), allowed, search.distance)
+    choose = _ChoiceSolver(within, inner, aims, frozenset(tree.wide) - set(within.scope))
+    found = search_discrete(tree, choose, search.distance)
+
+    pinned = {name: found.x[name] for name in discrete if name not in choose.follow}
+    worlds = _pinned(search, aims, pinned, choose.follow).solve(question)
+    lost = found.cost(inner.u, search.distance) < worlds.cost(question.u, search.distance) - LEAST_LOSS
+    if lost.any():
+        again = _pinned(replace(search, solver=solver.screening()), aims, pinned, choose.follow).solve(question)
+        worlds.put(lost.nonzero().squeeze(-1), again.take(lost.nonzero().squeeze(-1)))
+    unmet = (found.status != SolverStatus.CONVERGED) & (worlds.status != SolverStatus.CONVERGED)
+    worlds.status[unmet] = found.status[unmet]
+    worlds.certainty.copy_(found.certainty)
+
+    return worlds
+
+
+def _pinned(
+    search: Search, aims: Mapping[str, Asked], values: Columns, follow: Collection[str], relax: Collection[str] = ()
+) -> ModeProblem:
+    """The problem with given values of discrete variables, and smooth stand-ins for the laws of some others."""
+    wanted = {name: each for name, each in aims.items() if name not in values}
+    wanted |= {name: Asked(each, each, False) for name, each in values.items()}
+    model = relaxed(search.scm, relax) if relax else search.scm
+    model = relaxed(model, follow, straight_through=True) if follow else model
+
+    return search.problem(wanted, scm=model)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChoiceSolver:
+    """Solves for given values of discrete variables; those of `follow` are what their law makes of them."""
+
+    search: Search
+    question: Question
+    aims: Mapping[str, Asked]
+    follow: frozenset[str]
+
+    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> Worlds:
+        return self._problem(rows, values, relax).solve(self.question.select(rows))
+
+    def model_cost(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> tuple[Tensor, bool] | None:
+        return self._problem(rows, values, relax).model_cost(self.question.select(rows))
+
+    def _problem(self, rows: Tensor, values: Columns, relax: Collection[str]) -> ModeProblem:
+        search = replace(self.search, solver=self.search.solver.screening())
+        pinned = {name: each for name, each in values.items() if name not in self.follow}
+        aims = {name: select(each, rows) for name, each in self.aims.items()}
+
+        return _pinned(search, aims, pinned, self.follow, [name for name in relax if name not in self.follow])
