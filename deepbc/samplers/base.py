@@ -20,15 +20,15 @@ class Sampler(ABC):
        chains start at `target.start`. All random numbers come from the streams (`streams.normal(count, "purpose",
        step)`), so that a row has the same draws in any batch.
     3. Set `solver`, which finds the mode where chains start.
-    4. Set `penalty` where an antecedent is a penalty on a value rather than met by construction, and `reach` to the
-       largest residual that counts as none.
+    4. Set `penalty` where an antecedent is a penalty on a value rather than met by construction, and
+       `feasibility_tolerance` to the largest residual that counts as none.
     5. Pass an instance: `backtrack_samples(..., sampler=MySampler())`.
     """
 
     # The penalty of a squared residual, in standard deviations of its variable; None meets antecedents by construction.
     penalty: float | None = None
-    # Feasibility tolerance: the largest residual of an antecedent, in standard deviations, that counts as none.
-    reach: float = 1e-6
+    # The largest residual of an antecedent, in standard deviations, that counts as none.
+    feasibility_tolerance: float = 1e-6
     # Finds the mode, where chains start.
     solver: Solver
 

@@ -55,7 +55,7 @@ class Langevin(Sampler):
         self.penalty, self.step, self.steps = penalty, step, steps
         self.solver = Linearized(penalty=penalty)
         # Six standard deviations of the value under the penalty.
-        self.reach = 6 / math.sqrt(2 * penalty)
+        self.feasibility_tolerance = 6 / math.sqrt(2 * penalty)
 
     def sample(self, target: Target, samples: int, streams: Streams, on_progress: Callable[[], None]) -> Draws:
         rows = torch.arange(target.rows, device=target.start.device).repeat_interleave(samples)

@@ -77,8 +77,8 @@ class Exact(Solver):
 
         return Solution(torch.where(state.fixed, problem.rest, state.noises), state.status)
 
-    def screening(self, *, easy: bool = False) -> Solver:
-        return self if easy else Exact(starts=0, steps=40)
+    def screening(self) -> Solver:
+        return Exact(starts=0, steps=40)
 
     def _minimize(self, problem: Problem, active_set: Tensor, *, restart: bool = False) -> SolverState:
         minimize = self._smoothing_homotopy if problem.cost.rough else self._multistart

@@ -42,7 +42,7 @@ class Gradient(Solver):
         check_between(learning_rate, 0.0, torch.inf, "Gradient learning_rate")
         check_count(steps, "Gradient steps", least=1)
         self.penalty, self.learning_rate, self.steps = penalty, learning_rate, steps
-        self.reach = penalty_tolerance(penalty)
+        self.feasibility_tolerance = penalty_tolerance(penalty)
 
     def solve(self, problem: Problem) -> Solution:
         v = before = problem.start
@@ -61,7 +61,9 @@ class Gradient(Solver):
             v = v - self.learning_rate / (1 - BETA_1**step) * mean / root
 
         # At a stationary point Adam oscillates by less than a step.
-        return penalised_solution(problem, v, self.reach, moving=((v - before).abs() > self.learning_rate / 2).any(-1))
+        return penalised_solution(
+            problem, v, self.feasibility_tolerance, moving=((v - before).abs() > self.learning_rate / 2).any(-1)
+        )
 
     def __repr__(self) -> str:
         return f"Gradient(penalty={self.penalty:g}, learning_rate={self.learning_rate:g}, steps={self.steps})"

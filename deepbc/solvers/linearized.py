@@ -45,7 +45,7 @@ class Linearized(Solver):
         check_count(steps, "Linearized steps", least=1)
         check_between(damping, 0.0, torch.inf, "Linearized damping", closed=True)
         self.penalty, self.steps, self.damping = penalty, steps, damping
-        self.reach = penalty_tolerance(penalty)
+        self.feasibility_tolerance = penalty_tolerance(penalty)
 
     def solve(self, problem: Problem) -> Solution:
         if not problem.cost.squared:
@@ -63,7 +63,9 @@ class Linearized(Solver):
             target = (jacobian @ (v - u).unsqueeze(-1)).squeeze(-1) - residual
             v = u + _solve(scale, jacobian, target, self.damping * u)
 
-        return penalised_solution(problem, v, self.reach, moving=((v - before).abs() > STATIONARITY_TOLERANCE).any(-1))
+        return penalised_solution(
+            problem, v, self.feasibility_tolerance, moving=((v - before).abs() > STATIONARITY_TOLERANCE).any(-1)
+        )
 
     def __repr__(self) -> str:
         return f"Linearized(penalty={self.penalty:g}, steps={self.steps}, damping={self.damping:g})"

@@ -60,7 +60,7 @@ class _Watched(Solver):
     pins = False
 
     def __init__(self, solver: Solver, penalty: float) -> None:
-        self.solver, self.penalty, self.reach = solver, penalty, solver.reach
+        self.solver, self.penalty, self.feasibility_tolerance = solver, penalty, solver.feasibility_tolerance
         self.losses: list[float] = []
 
     def solve(self, problem: Problem) -> Solution:
