@@ -335,4 +335,6 @@ def _judge(statuses: RowStatuses, sampler: Sampler, drawn: Tensor, store: _Store
     outcome = statuses.outcome.clone()
     outcome[drawn] = ended[drawn]
 
-    return replace(statuses, outcome=outcome, words={**statuses.words, **words}, tolerance=sampler.feasibility_tolerance)
+    return replace(
+        statuses, outcome=outcome, words={**statuses.words, **words}, tolerance=sampler.feasibility_tolerance
+    )
