@@ -39,7 +39,8 @@ from deepbc.solvers.problem import SolverStatus
 MOST_COMBINATIONS = 64
 # Choices of a row: to find a first limit, of these so many are solved; and in the whole tree.
 FIRST_CHOICES, FIRST_SOLVED, MOST_CHOICES = 64, 3, 4096
-# The choices of a row are solved in rounds that end at these ranks; costs with kinks are too slow for the last two.
+# The choices of a row are solved in rounds that end at these ranks; other costs than squared ones are too slow
+# for more than the first two.
 ROUNDS = (2, 6, 20, 64, 256)
 # So many choices are solved at once.
 MOST_SOLVED = 32_768
@@ -107,11 +108,12 @@ def search_discrete(tree: ChoiceTree, solver: ChoiceSolver, distance: Distances)
     """
     search = _Search(tree, solver, distance)
     best = search.start()
-    search.relax_whole(best)
+    if distance.squared:
+        search.relax_whole(best)
     first = tree.grow(best.cost(tree.question.u, distance), FIRST_CHOICES)
     search.run(best, first, ROUNDS[:1], most=FIRST_SOLVED)
     choices = tree.grow(best.cost(tree.question.u, distance), MOST_CHOICES)
-    risk = search.run(best, choices, ROUNDS if distance.squared else ROUNDS[:-2])
+    risk = search.run(best, choices, ROUNDS if distance.squared else ROUNDS[:2])
     risk = torch.where(choices.complete, risk, risk.clamp_min(ROUNDING_RISK))
     if tree.wide:
         search.round_wide(best)

@@ -43,6 +43,8 @@ FALLBACK_STARTS = (
 SOBOL_FACTOR, MAX_SOBOL_DIM, RESTART_STEPS = 4, 16, 40
 # The smoothing radii, and the distance from its kink at which a noise is then fixed there.
 SMOOTHING_SCHEDULE, KINK_TOLERANCE = (0.3, 0.03, 3e-3, 3e-4, 3e-6), 1e-4
+# Those of a solution that is only compared with others.
+SCREENING_SCHEDULE, SCREENING_UPDATES = (0.03,), 2
 # The most supports to enumerate, and the most changes of the active set.
 MAX_SUPPORTS, MAX_ACTIVE_SET_UPDATES = 16, 12
 
@@ -70,6 +72,7 @@ class Exact(Solver):
         check_count(steps, "Exact steps", least=1)
         check_between(tolerance, 0.0, 1.0, "Exact tolerance")
         self.starts, self.steps, self.tolerance = starts, steps, tolerance
+        self.schedule, self.active_set_updates = SMOOTHING_SCHEDULE, MAX_ACTIVE_SET_UPDATES
 
     def solve(self, problem: Problem) -> Solution:
         active_set = _initial_active_set(problem)
@@ -78,7 +81,10 @@ class Exact(Solver):
         return Solution(torch.where(state.fixed, problem.rest, state.noises), state.status)
 
     def screening(self) -> Solver:
-        return Exact(starts=0, steps=40)
+        coarse = Exact(starts=0, steps=40)
+        coarse.schedule, coarse.active_set_updates = SCREENING_SCHEDULE, SCREENING_UPDATES
+
+        return coarse
 
     def _minimize(self, problem: Problem, active_set: Tensor, *, restart: bool = False) -> SolverState:
         minimize = self._smoothing_homotopy if problem.cost.rough else self._multistart
@@ -143,8 +149,8 @@ class Exact(Solver):
 
     def _smoothing_homotopy(self, problem: Problem, active_set: Tensor, *, restart: bool) -> SolverState:
         """Follows decreasing smoothing; then fixes the noises at a kink and solves for the others (polish)."""
-        smoothed = self._multistart(problem, active_set, SMOOTHING_SCHEDULE[0], restart=restart)
-        for smoothing in SMOOTHING_SCHEDULE[1:]:
+        smoothed = self._multistart(problem, active_set, self.schedule[0], restart=restart)
+        for smoothing in self.schedule[1:]:
             smoothed = self._minimize_locally(problem, smoothed.noises[:, : problem.free], active_set, smoothing)
 
         every = torch.arange(problem.rows, device=active_set.device)
@@ -167,6 +173,10 @@ class Exact(Solver):
 
     def _minimal_supports(self, problem: Problem) -> list[Tensor]:
         """Enumerates supports as small as those of basic solutions, where all costs have kinks."""
+        # Comparisons do without.
+        if self.schedule is not SMOOTHING_SCHEDULE:
+            return []
+
         constraints = problem.implied + problem.lower.shape[-1]
         noises = problem.rest.shape[-1]
         if not bool(problem.cost.kinked.all()) or math.comb(noises, constraints) > MAX_SUPPORTS:
@@ -182,7 +192,7 @@ class Exact(Solver):
         if not two_sided.any():
             return state
 
-        for _ in range(MAX_ACTIVE_SET_UPDATES):
+        for _ in range(self.active_set_updates):
             values = problem.evaluate(state.noises[:, : problem.free]).values
             dropped = two_sided & (state.multipliers * state.active_set < 0)
             active_set = torch.where(dropped, 0, state.active_set)
