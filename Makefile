@@ -8,7 +8,7 @@ LIGHT := .venv/.light
 READY := .venv/.ready
 LOWEST := .venv-lowest/.ready
 
-.PHONY: demo test quick check format lint types imports docs wheel coverage lowest bench clean help
+.PHONY: demo test quick check format lint types imports docs wheel coverage lowest fuzz bench clean help
 
 help:  ## Say what there is.
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
@@ -21,6 +21,9 @@ test: $(READY)  ## All tests: unit, contract, property, doctest, README, example
 
 quick: $(READY)  ## The tests that take seconds.
 	$(BIN)/pytest -m "not slow"
+
+fuzz: $(READY)  ## Thousands of drawn questions, in some ten minutes.
+	DRAWN_CASES=5000 $(BIN)/pytest tests/test_drawn.py
 
 check: lint types imports docs wheel test  ## What CI runs.
 

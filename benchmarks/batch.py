@@ -2,6 +2,8 @@
 
 A million rows are drawn from a model of thickness -> intensity, and each is asked for the intensity 200. The program is
 killed once a third of the parts stand, and started again; every row must come out once. `--rows 50000` draws fewer.
+
+Then two simulated tables of numbers, classes and whole numbers (`mixed_tables`) are asked by the program, too.
 """
 
 import argparse
@@ -15,12 +17,18 @@ import time
 from pathlib import Path
 
 import pandas as pd
+from mixed_tables import CENSUS, INSURANCE, census, insurance
 
 import deepbc as bc
 from deepbc.recipes import morphomnist
 
 PROGRAM = Path(sys.executable).parent / "deepbc"
 CHUNK = 50_000
+# Graph, table, rows to learn from, rows to ask, and the question of each mixed table.
+MIXED = {
+    "insurance": (INSURANCE, insurance, 1_300, 10_000, "charges=5000"),
+    "census": (CENSUS, census, 8_000, 32_000, "income=>50K"),
+}
 
 
 def main(rows: int) -> None:
@@ -55,7 +63,30 @@ def main(rows: int) -> None:
         print(f"peak memory of the program: {peak:,.0f} MB")
 
 
+def ask_mixed(name: str) -> None:
+    graph, draw, learned, rows, question = MIXED[name]
+    with tempfile.TemporaryDirectory() as folder:
+        model, data, out = (Path(folder) / each for each in ("model", "rows.csv", "answers.parquet"))
+        scm = bc.SCM(graph)
+        begin = time.monotonic()
+        scm.fit(draw(learned), seed=0)
+        fitted = time.monotonic() - begin
+        scm.save(model)
+        draw(rows, seed=1).to_csv(data, index=False)
+        begin = time.monotonic()
+        words = [PROGRAM, "batch", model, data, "--if", question, "--out", out]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        spent = time.monotonic() - begin
+        table = pd.read_parquet(out, columns=["status", "certainty"])
+        held, certain = (table["status"] == "converged").mean(), (table["certainty"] == 1).mean()
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"{name}: fitted in {fitted:.0f} s; {rows:,} rows in {spent:.0f} s, {rows / spent:,.0f} rows/s")
+        print(f"converged: {held:.2%}; no choice left out: {certain:.2%}; peak memory so far: {peak:,.0f} MB")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     main(parser.parse_args().rows)
+    for name in MIXED:
+        ask_mixed(name)

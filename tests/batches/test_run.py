@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from simulated_tables import draw_mixed
 
 import deepbc as bc
 from deepbc.batches import run
@@ -44,6 +45,19 @@ def test_answers_are_those_of_one_question(model, tmp_path, data, out, rows):
         assert np.allclose(came[name], cf.values[name], rtol=1e-9)
         assert np.allclose(came[f"moved {name}"], cf.moved[name], rtol=1e-6, atol=1e-12)
     assert {path.name for path in tmp_path.iterdir()} == {data, out}
+
+
+def test_mixed_tables_are_asked_in_batches(tmp_path):
+    """Classes and whole numbers upstream: the same answers as one question, in parts of any size."""
+    scm, frame, target = draw_mixed(3)
+    scm.save(tmp_path / "model")
+    frame.head(90).to_csv(tmp_path / "rows.csv", index=False)
+    made = run_batch(tmp_path / "model", tmp_path / "rows.csv", Request((f"{target}=1",)), tmp_path / "a.csv", rows=40)
+    assert (made.rows, made.bad) == (90, 0)
+    came, cf = pd.read_csv(tmp_path / "a.csv"), bc.backtrack(scm, frame.head(90), {target: 1.0})
+    assert np.allclose(came["distance"], cf.distance, rtol=1e-6, atol=1e-9)
+    assert np.allclose(came["certainty"], cf.certainty)
+    assert (came["status"] == cf.status).all()
 
 
 def test_bad_rows_are_marked_and_the_others_answered(model, tmp_path, monkeypatch):
