@@ -83,6 +83,11 @@ class Mechanism(Learner):
         """Whether its value is an affine function of noise and parents, so that models of first order are exact."""
         return False
 
+    @property
+    def differentiable(self) -> bool:
+        """Whether derivatives tell how its value moves; those of a model of another library may be 0 everywhere."""
+        return True
+
     def __init__(self) -> None:
         super().__init__()
         if type(self)._abduct is Mechanism._abduct and type(self)._invert is Mechanism._invert:

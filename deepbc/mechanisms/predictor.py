@@ -14,10 +14,13 @@ from deepbc._validation import check_callable, check_count, check_law, check_val
 from deepbc.data.variables import Family
 from deepbc.errors import DataError, SettingError
 from deepbc.mechanisms.base import FitOutcome, Mechanism
+from deepbc.mechanisms.estimators import ask_estimator
 from deepbc.training.trainer import Split, Train
 
 # In standard deviations of the parent: where the errors of differences and of rounding are about equal.
 STEP = 1e-5
+# A model is asked about values up to so many standard deviations.
+FARTHEST = 1e9
 
 
 class Predictor(Mechanism):
@@ -25,11 +28,14 @@ class Predictor(Mechanism):
 
     A module gets the parents as one float64 tensor of shape `(batch, parents)`, in the order of the graph; it is
     copied and put into evaluation mode. Any other function gets a mapping from each parent's name to a tensor of shape
-    `(batch, dim)`. Both return `(batch, value)`. Where autograd cannot follow a function, because it is a model of
-    another library that takes and returns numpy arrays, its derivatives come from central differences.
+    `(batch, dim)`. Both return `(batch, value)`. A fitted estimator with the methods of scikit-learn is taken as it is:
+    a classifier of two classes yields the probability of the second, one of more that of each (`value` is their
+    number), any other what it predicts. If it knows the names of its columns it gets a data frame of these, labels as
+    they are; otherwise an array of the parents in the order of the graph. Where autograd cannot follow a function,
+    because it is a model of another library, its derivatives come from central differences.
 
     Args:
-        function: The module or function :math:`h`.
+        function: The module, function or estimator :math:`h`.
         value: The dimension of its output.
 
     Example:
@@ -44,7 +50,10 @@ class Predictor(Mechanism):
         # In a tuple, so that a module is not taken for a part of this one: `bind` takes a copy of it.
         self._source = (function,)
         self.value = value
-        check_callable(function, "Predictor function")
+        # Whether autograd can follow the function; not known before it was asked.
+        self.followed: bool | None = None
+        if not hasattr(function, "predict"):
+            check_callable(function, "Predictor function")
         check_count(value, "Predictor value", least=1)
 
     @property
@@ -54,6 +63,10 @@ class Predictor(Mechanism):
     @property
     def deterministic(self) -> bool:
         return True
+
+    @property
+    def differentiable(self) -> bool:
+        return self.followed is not False
 
     def settings(self) -> dict[str, Any]:
         return {"function": self._source[0], "value": self.value}
@@ -69,16 +82,14 @@ class Predictor(Mechanism):
             )
         check_value_dim(name, family.child.dim, self.value, "Predictor")
         function = self._source[0]
-        # Whether autograd can follow the function; not known before it was asked.
-        self.followed: bool | None = None
         self.module = copy.deepcopy(function).double().eval() if isinstance(function, nn.Module) else None
 
     def _predict(self, u: Tensor, parents: Tensor) -> Tensor:
         batch = parents.shape[:-1]
         rows = parents.reshape(batch.numel(), parents.shape[-1])
         where = f"Variable {self.bound.child.name!r}, its Predictor"
-        # A model of the user's is never asked about what is no number.
-        finite = rows.isfinite().all(-1)
+        # A model of the user's is never asked about what is no number, or absurdly far from all data.
+        finite = (rows.abs() <= FARTHEST * self._spread(rows)).all(-1)
         asked = rows if bool(finite.all()) else rows[finite]
         if not len(asked):
             return parents.new_full((*batch, self.value), torch.nan)
@@ -91,9 +102,10 @@ class Predictor(Mechanism):
 
     def _ask(self, rows: Tensor, where: str) -> Tensor:
         """Asks the function, by differences where autograd cannot follow it."""
+        estimator = hasattr(self._source[0], "predict")
 
         def plain(rows: Tensor) -> Tensor:
-            result: object = self._source[0](self.bound.split(rows))
+            result: object = ask_estimator(self._source[0], self.bound, rows) if estimator else self._call(rows)
             result = torch.as_tensor(result).double() if isinstance(result, np.ndarray) else result
             return check_law(result, len(rows), self.value, where)
 
@@ -102,16 +114,26 @@ class Predictor(Mechanism):
 
         if not rows.requires_grad:
             return detached(rows)
-        if self.followed is None:
+        if self.followed is None and estimator:
+            self.followed = False
+        elif self.followed is None:
             self.followed = _can_be_followed(plain, self._supported(rows[:1].detach()))
         if self.followed:
             return plain(rows)
 
-        sd = [each.sd or (1.0,) * each.dim for each in self.bound.parents]
-        steps = STEP * torch.tensor([spread for each in sd for spread in each], dtype=rows.dtype, device=rows.device)
-        result: Tensor = _Differences.apply(rows, detached, steps)  # type: ignore[no-untyped-call]
+        result: Tensor = _Differences.apply(rows, detached, STEP * self._spread(rows))  # type: ignore[no-untyped-call]
 
         return result
+
+    def _spread(self, like: Tensor) -> Tensor:
+        """The standard deviation of each component of the parents, with shape `(parents,)`."""
+        # An image has one for all of its pixels.
+        sd = [torch.tensor(each.sd or (1.0,), dtype=like.dtype, device=like.device) for each in self.bound.parents]
+
+        return torch.cat([one.expand(each.dim) for one, each in zip(sd, self.bound.parents, strict=True)])
+
+    def _call(self, rows: Tensor) -> object:
+        return self._source[0](self.bound.split(rows))
 
     def _supported(self, rows: Tensor) -> Tensor:
         """Rows whose classes are classes, whose whole numbers are whole, and whose numbers are inside their bounds."""

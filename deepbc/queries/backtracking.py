@@ -28,6 +28,7 @@ from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
 from deepbc.queries.discrete_search import undecided
+from deepbc.queries.growing_spheres import is_searchable, search_spheres
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.nearest import Search, solve
 from deepbc.queries.question import Asked, Question, read_question
@@ -36,12 +37,13 @@ from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, s
 from deepbc.queries.supports import search_supports
 from deepbc.queries.worlds import Worlds
 from deepbc.scm import SCM
+from deepbc.scm.completion import join_parents
 from deepbc.scm.schema import read_names
 from deepbc.solvers import Exact, Solver
 from deepbc.solvers.problem import SolverStatus
 
 # So many rows are solved at once; and where discrete variables are chosen, each of many choices being one.
-CHUNK, DISCRETE_CHUNK = 65_536, 2048
+CHUNK, DISCRETE_CHUNK, SEARCHED_CHUNK = 65_536, 2048, 256
 
 
 def backtrack(
@@ -118,8 +120,39 @@ def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
             parts.append((search_supports if sparse and part.rows else solve)(search, part, sought))
             shown.advance()
     worlds = join(parts)
+    if not sparse and solver.pins:
+        _search_steps(search, question, _aims(scm, question, outside.any(0), lone=False), worlds, outside.any(0))
 
     return worlds, _say(search.problem(aims), worlds.status, outside)
+
+
+def _search_steps(
+    search: Search, question: Question, aims: Mapping[str, Asked], worlds: Worlds, outside: Tensor
+) -> None:
+    """Searches without derivatives where they are of no use, and keeps what is nearer than what a solver found."""
+    sought = (worlds.status == SolverStatus.ZERO_GRADIENT) | _on_a_step(search.scm, aims, worlds)
+    rows = (sought & ~outside).nonzero().squeeze(-1)
+    if not len(rows) or not is_searchable(search, aims):
+        return
+
+    for part in rows.split(SEARCHED_CHUNK):
+        asked, before = question.select(part), worlds.take(part)
+        found = search_spheres(search, asked, select(aims, part))
+        better = found.cost(asked.u, search.distance) < before.cost(asked.u, search.distance)
+        worlds.put(part[better], found.take(better.nonzero().squeeze(-1)))
+
+
+def _on_a_step(scm: SCM, aims: Mapping[str, Asked], worlds: Worlds) -> Tensor:
+    """Where a model of another library that is asked about has no slope, as the sums of trees have none."""
+    flat = torch.zeros_like(worlds.status, dtype=torch.bool)
+    for name in aims:
+        law = scm.mechanisms[name]
+        if law.differentiable:
+            continue
+        _, _, by_parents = law.predict_and_jacobian(worlds.u[name], join_parents(scm, name, worlds.x))
+        flat |= (by_parents == 0).all(-1)
+
+    return flat
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:

@@ -19,6 +19,7 @@ from deepbc._validation import check_count, check_graph, check_type, pick
 from deepbc.data.categories import Label
 from deepbc.data.variables import OPEN, Family, Variable, read_bounds
 from deepbc.data.world import World
+from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Flow, Mechanism
 from deepbc.numerics.seeding import generator
@@ -218,6 +219,29 @@ class SCM:
             other.mechanisms[name] = other._bind(name)
         elif not self.variables:
             other._bind_given()
+
+        return other
+
+    def extend(self, name: str, mechanism: Mechanism, parents: Sequence[str]) -> "SCM":
+        """Creates a model with one more effect, whose law is given: a `Predictor` on top of a fitted model.
+
+        Args:
+            name: The new variable.
+            mechanism: Its law, a `Predictor` or an `Equation`.
+            parents: Its causes, in the order in which a torch module gets them.
+        """
+        check_type(mechanism, Mechanism, f"Mechanism of {name!r}")
+        if name in self.graph:
+            raise SettingError(f"extend: expected a new variable, got {name!r}, which is there. Write replace().")
+        if not mechanism.given:
+            raise SettingError(f"extend: expected a law that is given, such as Predictor(model), got {mechanism!r}.")
+        other = copy.copy(self)
+        other.graph = CausalGraph({**{each: self.graph.parents(each) for each in self.graph}, name: tuple(parents)})
+        other.mechanisms = {**self.mechanisms, name: _settings_of(mechanism)}
+        other._chosen = self._chosen | {name}
+        if self.variables:
+            other.variables = {**self.variables, name: Variable.of_dim(name, mechanism.value or 1, OPEN)}
+            other.mechanisms[name] = other._bind(name)
 
         return other
 

@@ -72,7 +72,8 @@ class Exact(Solver):
         check_count(steps, "Exact steps", least=1)
         check_between(tolerance, 0.0, 1.0, "Exact tolerance")
         self.starts, self.steps, self.tolerance = starts, steps, tolerance
-        self.schedule, self.active_set_updates = SMOOTHING_SCHEDULE, MAX_ACTIVE_SET_UPDATES
+        self.schedule: tuple[float, ...] = SMOOTHING_SCHEDULE
+        self.active_set_updates = MAX_ACTIVE_SET_UPDATES
 
     def solve(self, problem: Problem) -> Solution:
         active_set = _initial_active_set(problem)

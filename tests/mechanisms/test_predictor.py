@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.special import expit
 
 import deepbc as bc
 
@@ -70,3 +71,59 @@ def test_rows_without_numbers_come_back_without(model):
     assert predicted[0].item() == pytest.approx(2.6)
     assert predicted[1].isnan().all()
     assert law.predict(rows[1:, :0], rows[1:]).isnan().all()
+
+
+class Columns:
+    """A classifier with the methods of scikit-learn that was fitted to a data frame."""
+
+    feature_names_in_ = np.array(["n", "c", "a"])
+    classes_ = np.array(["no", "yes"])
+
+    def predict(self, table):
+        return self.classes_[(self.predict_proba(table)[:, 1] > 0.5).astype(int)]
+
+    def predict_proba(self, table):
+        assert list(table.columns) == ["n", "c", "a"]
+        assert table["c"].dtype == bool
+        assert table["n"].dtype == np.int64
+        score = 1.5 * table["a"].to_numpy() + 2 * table["c"].to_numpy() + 0.3 * table["n"].to_numpy() - 3.0
+        chance = expit(score)
+        return np.stack([1 - chance, chance], axis=1)
+
+
+def test_estimators_explain_themselves_on_a_fitted_model(model):
+    scm, frame = model
+    extended = scm.part(["a", "c", "n"]).extend("chance", bc.Predictor(Columns()), parents=["a", "c", "n"])
+    rows = frame.iloc[:20]
+    found = extended.predict(extended.abduct(rows))["chance"]
+    assert found.numpy() == pytest.approx(Columns().predict_proba(rows[["n", "c", "a"]])[:, 1])
+    cf = bc.backtrack(extended, rows, {"chance": bc.at_least(0.5)})
+    assert (cf.status == "converged").all()
+    after = pd.DataFrame(
+        {"n": cf.values["n"].numpy().astype(int), "c": cf.values["c"].numpy().astype(bool), "a": cf.values["a"]}
+    )
+    assert (Columns().predict_proba(after)[:, 1] >= 0.5 - 1e-9).all()
+    assert "chance" not in scm.graph
+
+
+def test_estimators_of_arrays_get_the_parents_in_order():
+    class Sum:
+        def predict(self, rows):
+            return rows.sum(1)
+
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": draw.normal(size=50), "b": draw.normal(size=50)})
+    scm = bc.SCM(bc.CausalGraph.parse("a; b"), {"a": bc.Linear(), "b": bc.Linear()})
+    scm.fit(frame, progress=False)
+    extended = scm.extend("sum", bc.Predictor(Sum()), parents=["a", "b"])
+    cf = bc.backtrack(extended, frame.iloc[0], {"sum": 3.0})
+    assert (cf.values["a"] + cf.values["b"]).item() == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "law", "message"),
+    [("a", bc.Predictor(lambda p: p["a"]), "which is there"), ("y", bc.Linear(), "a law that is given")],
+)
+def test_bad_extensions_are_named(model, name, law, message):
+    with pytest.raises(bc.SettingError, match=message):
+        model[0].extend(name, law, parents=["a"])
