@@ -44,7 +44,7 @@ def model():
 @pytest.mark.parametrize("solver", [bc.Exact(), bc.Sparse(keep=1), bc.Sparse(keep=1, search="exhaustive")])
 def test_models_of_numpy_are_asked_about_their_support_alone(model, scope, solver):
     scm, frame = model
-    rows = frame.iloc[:20]
+    rows = frame.iloc[:6]
     cf = bc.backtrack(scm, rows, {"score": bc.at_least(4.0)}, scope=scope, solver=solver)
     held = torch.from_numpy(np.asarray(cf.status) == "converged")
     predicted = torch.as_tensor(np.asarray(cf.values["score"]))
