@@ -150,6 +150,7 @@ def test_samples_of_the_skewed_proteins_converge(data_folder):
     order = np.random.default_rng(0).permutation(len(data))
     scm.fit(data[names].iloc[order[:500]], seed=0)
     factual, others = data[names].iloc[order[1000:1008]], data[names].iloc[order[1008:1016]]
+    others.index = factual.index
     high, low = data.quantile(0.9), data.quantile(0.5)
     questions = [
         {"P38": others["P38"]},
