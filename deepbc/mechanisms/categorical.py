@@ -101,6 +101,16 @@ class Categorical(Discrete):
 
         return linear + self.network(scaled, slice(None)).squeeze(-2) if self.bent else linear
 
+    def _means_and_jacobian(self, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """The means, and their derivatives by the parents, with shape `(rows, noise, parents)`."""
+        scaled, into = self.inputs.inward_and_derivative(parents)
+        means, slopes = self.shift + scaled @ self.slope, self.slope.mT.expand(len(parents), -1, -1)
+        if self.bent and isinstance(self.network, Conditioner):
+            added, turned = self.network.derive(scaled)
+            means, slopes = means + added, slopes + turned
+
+        return means, slopes * into.unsqueeze(-2)
+
     def _ends(self) -> Tensor:
         """The cut points between minus and plus infinity, with shape `(classes + 1,)`."""
         gaps = self.cuts.diff() * self.widened.exp()
@@ -109,8 +119,17 @@ class Categorical(Discrete):
 
         return torch.cat([-outer, inner, outer])
 
+    def nearest_and_jacobian(self, x: Tensor, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        means, by_parents = self._means_and_jacobian(parents)
+        nearest, by_shift = self._region_at(x, x, means).nearest_and_jacobian(u)
+
+        # A region shifts against its means.
+        return nearest, -by_shift @ by_parents
+
     def _region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region:
-        means = self._means(parents)
+        return self._region_at(lower, upper, self._means(parents))
+
+    def _region_at(self, lower: Tensor, upper: Tensor, means: Tensor) -> Region:
         if self.ordered:
             ends = self._ends()
             return Interval(ends[lower.long()] - means, ends[upper.long() + 1] - means)

@@ -1,6 +1,6 @@
 """Derivatives by autograd of laws that act row by row: what a mechanism that knows none of its own falls back on."""
 
-__all__ = ["invert_by_autograd", "value_and_gradients"]
+__all__ = ["invert_by_autograd", "value_and_gradients", "value_and_jacobian"]
 
 from collections.abc import Callable
 
@@ -18,6 +18,21 @@ def value_and_gradients(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Te
         gradients = torch.autograd.grad(outputs.sum(), inputs, materialize_grads=True)
 
     return outputs.detach(), gradients
+
+
+def value_and_jacobian(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Computes outputs `(rows, outputs)` of a law that acts row by row, and their Jacobians `(rows, outputs, inputs)`."""
+    with torch.enable_grad():
+        inputs = tuple(each.detach().requires_grad_() for each in inputs)
+        outputs = law(*inputs)
+        if not outputs.requires_grad or not outputs.shape[-1]:
+            return outputs.detach(), tuple(each.new_zeros(*outputs.shape, each.shape[-1]) for each in inputs)
+        rows = [
+            torch.autograd.grad(each.sum(), inputs, retain_graph=True, materialize_grads=True)
+            for each in outputs.unbind(-1)
+        ]
+
+    return outputs.detach(), tuple(torch.stack(each, dim=-2) for each in zip(*rows, strict=True))
 
 
 def invert_by_autograd(abduct: Callable[[Tensor, Tensor], Tensor], x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from deepbc.mechanisms.base import Mechanism
+from deepbc.mechanisms.derivatives import value_and_jacobian
 from deepbc.mechanisms.regions import Region
 
 
@@ -39,6 +40,21 @@ class Discrete(Mechanism):
             parents: Parents :math:`x_{pa}`, with shape `(*batch, parents)`.
         """
         return self._region(lower, upper, parents)
+
+    def nearest_and_jacobian(self, x: Tensor, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the noise that `nearest` does, and its derivatives by the parents.
+
+        Args:
+            x: Values, with shape `(rows, value)`.
+            parents: Parents, with shape `(rows, parents)`.
+            u: Noise, with shape `(rows, noise)`.
+
+        Returns:
+            The noise, with shape `(rows, noise)`, and its derivatives, with shape `(rows, noise, parents)`.
+        """
+        nearest, (by_parents,) = value_and_jacobian(lambda parents: self._nearest(x, parents, u), parents)
+
+        return nearest, by_parents
 
     def softened(self, *, hard: bool = False) -> Self:
         """The same law, with the same weights, whose values change smoothly with the noise.

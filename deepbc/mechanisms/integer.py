@@ -65,6 +65,24 @@ class Integer(Discrete):
         continuous = replace(family.child, whole=False, lower=lower, upper=upper)
         self.law = self.law.bind(Family(continuous, family.parents), generator)
 
+    @torch.no_grad()
+    def nearest_and_jacobian(self, x: Tensor, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        interval = _between(self.law, x, x, parents)
+        below, above = u <= interval.lower, u >= interval.upper
+        bounds = self.law.bound.child.lower, self.law.bound.child.upper
+        end = torch.where(below, x - 0.5, x + 0.5).clamp(*interior(*bounds, x.dtype))
+        _, by_parents = self.law.abduct_and_jacobian(self.law.reduce(end), parents)
+
+        return interval.nearest(u), torch.where(below | above, by_parents, 0.0).unsqueeze(-2)
+
+    def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, by_noise, by_parents = self.law.predict_and_jacobian(u, parents)
+        if self.soft:
+            return x, by_noise, by_parents
+        guide = 1.0 if self.guided else 0.0
+
+        return self._hard(u, parents), guide * by_noise, guide * by_parents
+
     def _region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region:
         return _between(self.law, lower, upper, parents)
 

@@ -57,6 +57,10 @@ class Region(ABC):
         """The noise in it that is nearest to a noise, both with shape `(*batch, noise)`; one inside stays."""
 
     @abstractmethod
+    def nearest_and_jacobian(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Computes the nearest noise, and its derivatives by a shift of the region, `(*batch, noise, noise)`."""
+
+    @abstractmethod
     def excess(self, u: Tensor) -> Tensor:
         """How far a noise `(*batch, noise)` is outside, side by side, with shape `(*batch, sides)`; below 0 inside."""
 
@@ -108,6 +112,11 @@ class Interval(Region):
         there = (u > self.lower) & (u < self.upper)
 
         return torch.where(there, u, torch.maximum(torch.minimum(u, high), low))
+
+    def nearest_and_jacobian(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        there = (u > self.lower) & (u < self.upper)
+
+        return self.nearest(u), (~there).to(u.dtype).unsqueeze(-1)
 
     def excess(self, u: Tensor) -> Tensor:
         sides = torch.cat([self.lower - u, u - self.upper], dim=-1)
@@ -163,21 +172,35 @@ class Wedge(Region):
         return torch.where(self.base, base, torch.where(self.chosen, own, others))
 
     def nearest(self, u: Tensor) -> Tensor:
-        g = self.means + u
-        own = self._own(g)
-        others = g.masked_fill(self.chosen, -torch.inf).sort(dim=-1, descending=True).values
-        there = torch.where(self.base, others[..., :1] < self.offset, own > others[..., :1].clamp_min(self.offset))
-
-        # Others are cut down to a height t: the mean of its own and of all that are cut, the largest such mean.
-        ranked = torch.cat([own, others[..., :-1]], dim=-1)
-        means = ranked.cumsum(-1) / torch.arange(1, ranked.shape[-1] + 1, device=u.device)
-        t = means.amax(-1, keepdim=True).clamp_min(self.offset + NOISE_MARGIN / 2)
-        t = torch.where(self.base, self.offset - NOISE_MARGIN / 2, t)
+        there, t = self._cut(self.means + u)
         moved = torch.where(
             self.chosen, t + NOISE_MARGIN / 2 - self.means, torch.minimum(u, t - NOISE_MARGIN / 2 - self.means)
         )
 
         return torch.where(there, u, moved)
+
+    def nearest_and_jacobian(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        there, t = self._cut(self.means + u)
+        # All that are cut move as one, with their mean; at the offset they stay with the region.
+        cut = ((self.chosen | (self.means + u > t)) & ~there).to(u.dtype)
+        floor = self.base | (t <= self.offset + NOISE_MARGIN / 2)
+        share = torch.where(floor, 0.0, cut / cut.sum(-1, keepdim=True).clamp_min(1.0))
+
+        return self.nearest(u), torch.diag_embed(cut) - cut.unsqueeze(-1) * share.unsqueeze(-2)
+
+    def _cut(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether noise is inside, and the height to which all others are cut down, both `(*batch, 1)`.
+
+        The height is the mean of its own and of all that are cut, the largest such mean.
+        """
+        own = self._own(g)
+        others = g.masked_fill(self.chosen, -torch.inf).sort(dim=-1, descending=True).values
+        there = torch.where(self.base, others[..., :1] < self.offset, own > others[..., :1].clamp_min(self.offset))
+        ranked = torch.cat([own, others[..., :-1]], dim=-1)
+        means = ranked.cumsum(-1) / torch.arange(1, ranked.shape[-1] + 1, device=g.device)
+        t = means.amax(-1, keepdim=True).clamp_min(self.offset + NOISE_MARGIN / 2)
+
+        return there, torch.where(self.base, self.offset - NOISE_MARGIN / 2, t)
 
     def excess(self, u: Tensor) -> Tensor:
         g = self.means + u

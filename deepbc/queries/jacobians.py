@@ -20,22 +20,26 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from deepbc.mechanisms import Discrete, Mechanism
 from deepbc.numerics.batched import concat_last
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns
 from deepbc.scm import SCM
-from deepbc.scm.completion import Known, Noise, Reduced, Source
+from deepbc.scm.completion import Known, Nearest, Noise, Reduced, Source
 
 
-def has_chain_rule(scm: SCM, names: Collection[str]) -> bool:
-    """Whether each of these variables is one number that is no class and not whole, of one noise at most."""
-    return all(
-        not scm.variables[name].discrete
-        and scm.mechanisms[name].value_dim == 1
-        and scm.mechanisms[name].noise_dim <= 1
-        and not scm.mechanisms[name].fixed_noise_dim
-        for name in names
-    )
+def has_chain_rule(scm: SCM, roles: Roles) -> bool:
+    """Whether each variable that moves is one number of one noise at most, or a discrete one whose value is met."""
+    still = {*roles.fixed, *roles.settled}
+
+    return all(_has_derivatives(scm.mechanisms[name], met=name in roles.met) for name in roles.names if name not in still)
+
+
+def _has_derivatives(law: Mechanism, *, met: bool) -> bool:
+    if isinstance(law, Discrete) and (met or not (law.soft or law.guided)):
+        return met
+
+    return law.value_dim == 1 and law.noise_dim <= 1 and not law.fixed_noise_dim
 
 
 def implied_and_jacobian(
@@ -73,11 +77,19 @@ def implied_and_jacobian(
             x[name] = source.x
             u, by_parents = law.abduct_and_jacobian(source.z, joined)
             implied.append(u)
-            rows.append(sum(_products(by_parents, parents, x, jacobians), zero).unsqueeze(-2))
+            rows.append(sum(_products(by_parents.unsqueeze(-2), parents, x, jacobians), zero.unsqueeze(-2)))
+            continue
+        if isinstance(source, Nearest):
+            assert isinstance(law, Discrete)  # noqa: S101 # of no other is the nearest noise asked
+            x[name] = source.x
+            u, by_parents = law.nearest_and_jacobian(source.x, joined, source.rest)
+            implied.append(u)
+            none = zero.unsqueeze(-2).expand(-1, u.shape[-1], -1)
+            rows.append(sum(_products(by_parents, parents, x, jacobians), none))
             continue
         assert isinstance(source, Noise)  # noqa: S101 # `has_chain_rule` leaves no other
         x[name], by_noise, by_parents = law.predict_and_jacobian(source.u, joined)
-        jacobian = sum(_products(by_parents, parents, x, jacobians), zero)
+        jacobian = sum(_products(by_parents.unsqueeze(-2), parents, x, jacobians), zero.unsqueeze(-2)).squeeze(-2)
         # However steep it is by its own noise, by the others it is not.
         jacobians[name] = jacobian + torch.where(unit[name] > 0, by_noise, 0.0) if name in unit else jacobian
 
@@ -85,9 +97,9 @@ def implied_and_jacobian(
 
 
 def _products(by_parents: Tensor, parents: Sequence[str], x: Columns, jacobians: Columns) -> list[Tensor]:
-    """The derivatives by what is sought, `(rows, free)`, that come through each parent that depends on it."""
+    """The derivatives by what is sought, `(rows, outputs, free)`, that come through each parent that depends on it."""
     parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
-    pairs = [(jacobians[name], part) for name, part in zip(parents, parts, strict=True) if name in jacobians]
+    pairs = [(jacobians[name].unsqueeze(-2), part) for name, part in zip(parents, parts, strict=True) if name in jacobians]
 
     # A derivative of zero stays zero, however steep the law is there.
     return [torch.where(jacobian == 0, 0.0, part * jacobian) for jacobian, part in pairs]

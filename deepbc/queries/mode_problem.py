@@ -147,8 +147,7 @@ class ModeProblem:
         moves = [torch.full_like(each, name in roles.scope, dtype=torch.bool) for name, each in charged.items()]
         unbounded = [torch.full_like(each, -torch.inf) for each in sides]
         inside = [torch.full_like(each, -NOISE_MARGIN) for each in sides]
-        moving = [name for name in roles.names if name not in (*roles.fixed, *roles.settled)]
-        chained = roles.free and has_chain_rule(scm, moving)
+        chained = roles.free and has_chain_rule(scm, roles)
 
         return Problem(
             rest=rest,
