@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SettingError,
         StorageError,
         UnknownNameError,
+        WorkerError,
     )
     from deepbc.evaluation.check import CheckReport, check
     from deepbc.graph import CausalGraph
@@ -90,6 +91,7 @@ __all__ = [
     "Training",
     "UnknownNameError",
     "Variable",
+    "WorkerError",
     "World",
     "at_least",
     "at_most",

@@ -9,6 +9,7 @@ __all__ = [
     "SettingError",
     "StorageError",
     "UnknownNameError",
+    "WorkerError",
 ]
 
 
@@ -42,3 +43,7 @@ class FitError(DeepBCError, RuntimeError):
 
 class StorageError(DeepBCError, ValueError):
     """A model folder that cannot be written or must not be read."""
+
+
+class WorkerError(DeepBCError, RuntimeError):
+    """A process that did a part of some work was ended from outside."""

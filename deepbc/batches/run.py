@@ -21,6 +21,7 @@ import pandas
 
 from deepbc._validation import check_count
 from deepbc.batches.request import Request, ask, columns_of, labels_in
+from deepbc.batches.workers import cores, side_by_side
 from deepbc.data.tables import check_ending, count_rows, join_tables, read_chunks, write_table
 from deepbc.errors import DataError, SettingError, StorageError
 from deepbc.progress import progress
@@ -28,6 +29,8 @@ from deepbc.scm.model import SCM
 from deepbc.storage import MANIFEST, locked, make_folder, write_bytes
 
 BAD = "bad row"
+# A table has about so many parts by default, none of fewer rows than the next and none of more than the last.
+PARTS, LEAST_PART, LARGEST_PART = 16, 1024, 50_000
 GAPPED = {"f": "float64", "i": "Int64", "b": "boolean", "O": "string"}
 # No variable has this name.
 REASON = "\0reason"
@@ -63,7 +66,8 @@ def run_batch(
     request: Request,
     out: str | os.PathLike[str],
     *,
-    rows: int = 50_000,
+    rows: int | None = None,
+    workers: int | None = None,
     show: bool | None = None,
 ) -> Batch:
     """Asks every row of a table.
@@ -73,10 +77,14 @@ def run_batch(
         data: The table, `.csv` or `.parquet`.
         request: What is asked for; not samples.
         out: The table of answers to write, with the number of each row in `row`.
-        rows: How many rows are in memory at a time.
+        rows: How many rows are asked at a time; by default a sixteenth of the table, from 1,024 to 50,000.
+        workers: How many such parts are asked side by side; None is one for each core.
         show: Whether to show a progress bar; None shows it on a terminal.
     """
-    check_count(rows, "rows", least=1)
+    if rows is not None:
+        check_count(rows, "rows", least=1)
+    workers = cores() if workers is None else workers
+    check_count(workers, "workers", least=1)
     if request.samples is not None:
         raise SettingError("samples: a batch asks for the nearest worlds alone. Leave them out, or ask single rows.")
     start, out, scm = time.monotonic(), Path(out), SCM.load(model)
@@ -93,40 +101,69 @@ def run_batch(
     nothing = ask(scm, head.iloc[:0], request).to_frame()
     make_folder(out.parent)
     with locked(out):
-        asked, converged, bad = _answer(scm, (Path(model), Path(data)), request, out, rows, nothing, show)
+        total = count_rows(data)
+        rows = rows or min(LARGEST_PART, max(LEAST_PART, -(-total // PARTS)))
+        work = _Work(scm, Path(model), Path(data), request, out, rows, nothing)
+        asked, converged, bad = work.answer(-(-total // rows), workers, show)
 
     return Batch(asked, converged, bad, time.monotonic() - start, out)
 
 
-def _answer(
-    scm: SCM,
-    sources: tuple[Path, Path],
-    request: Request,
-    out: Path,
-    rows: int,
-    nothing: pandas.DataFrame,
-    show: bool | None,
-) -> list[int]:
-    """Asks part after part and joins them; returns how many rows there are, hold, and could not be asked."""
-    model, data = sources
-    stamps = {"model": _stamp(model / MANIFEST), "data": _stamp(data)}
-    folder = _parts(out, {"wishes": asdict(request), "rows": rows, **stamps})
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The parts of a batch.
 
-    counts = np.zeros(3, dtype=int)
-    parts: list[Path] = []
-    with progress("batch", -(-count_rows(data) // rows), show) as shown:
-        for chunk in read_chunks(data, tuple(columns_of(scm)), rows, labels_in(scm)):
-            part = folder / f"{len(parts):06d}{out.suffix.lower()}"
-            parts.append(part)
-            counts += _tally(part) or _ask(scm, chunk, request, int(counts[0]), nothing, part)
-            shown.describe(f"{counts[0]:,} rows")
-            shown.advance()
-    if stamps != {"model": _stamp(model / MANIFEST), "data": _stamp(data)}:
-        raise DataError(f"{data}: the table or the model changed while it was asked. Remove {folder} and start anew.")
-    join_tables(parts, out)
-    shutil.rmtree(folder)
+    Args:
+        scm: The model.
+        model: Its folder.
+        data: The table.
+        request: What is asked for.
+        out: The table of answers.
+        rows: How many rows a part has.
+        nothing: The answers of no rows.
+    """
 
-    return counts.tolist()
+    scm: SCM
+    model: Path
+    data: Path
+    request: Request
+    out: Path
+    rows: int
+    nothing: pandas.DataFrame
+
+    def answer(self, parts: int, workers: int, show: bool | None) -> list[int]:
+        """Asks part after part and joins them; returns how many rows there are, hold, and could not be asked."""
+        stamps = {"model": _stamp(self.model / MANIFEST), "data": _stamp(self.data)}
+        folder = _parts(self.out, {"wishes": asdict(self.request), "rows": self.rows, **stamps})
+
+        tallies: list[list[int]] = []
+        with side_by_side(self._ask, min(workers, parts)) as run, progress("batch", parts, show) as shown:
+            for tally in run(self._chunks(folder)):
+                tallies.append(tally)
+                shown.describe(f"{sum(each[0] for each in tallies):,} rows")
+                shown.advance()
+        if stamps != {"model": _stamp(self.model / MANIFEST), "data": _stamp(self.data)}:
+            raise DataError(
+                f"{self.data}: the table or the model changed while it was asked. Remove {folder} and start anew."
+            )
+        join_tables([self._part(folder, number) for number in range(len(tallies))], self.out)
+        shutil.rmtree(folder)
+
+        return [sum(each) for each in zip(*tallies, strict=True)]
+
+    def _chunks(self, folder: Path) -> Iterator[tuple[pandas.DataFrame, int, Path]]:
+        """The rows of each part, the number of the first, and where the answers go."""
+        first = 0
+        chunks = read_chunks(self.data, tuple(columns_of(self.scm)), self.rows, labels_in(self.scm))
+        for number, chunk in enumerate(chunks):
+            yield chunk, first, self._part(folder, number)
+            first += len(chunk)
+
+    def _ask(self, chunk: pandas.DataFrame, first: int, part: Path) -> list[int]:
+        return _tally(part) or _ask(self.scm, chunk, self.request, first, self.nothing, part)
+
+    def _part(self, folder: Path, number: int) -> Path:
+        return folder / f"{number:06d}{self.out.suffix.lower()}"
 
 
 def _ask(

@@ -145,7 +145,8 @@ def batch(
     keep: Keep = None,
     scope: Scope = None,
     weight: Weights = None,
-    chunk: Annotated[int, typer.Option(min=1, help="How many rows are in memory at a time.")] = 50_000,
+    chunk: Annotated[int | None, typer.Option(min=1, help="How many rows are asked at a time.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="How many parts are asked at once; one a core.")] = None,
     as_json: Json = False,
 ) -> None:
     """Ask about every row of a table, which may be larger than memory.
@@ -160,7 +161,7 @@ def batch(
     from deepbc.batches.run import run_batch
 
     request = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()))
-    made = run_batch(model, data, request, out, rows=chunk)
+    made = run_batch(model, data, request, out, rows=chunk, workers=workers)
     counts = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:
         _print_json(counts | {"seconds": round(made.seconds, 1), "out": str(made.out)})

@@ -21,7 +21,7 @@ def value_and_gradients(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Te
 
 
 def value_and_jacobian(law: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Computes outputs `(rows, outputs)` of a law that acts row by row, and their Jacobians `(rows, outputs, inputs)`."""
+    """Computes outputs `(rows, outputs)` of a law that acts row by row, and the Jacobians `(rows, outputs, inputs)`."""
     with torch.enable_grad():
         inputs = tuple(each.detach().requires_grad_() for each in inputs)
         outputs = law(*inputs)

@@ -16,7 +16,7 @@ References:
 __all__ = ["ChoiceTree", "Choices"]
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,8 +25,9 @@ from torch import Tensor
 from deepbc.data.variables import Variable
 from deepbc.distances import Distances
 from deepbc.mechanisms import Discrete
-from deepbc.numerics.batched import concat_last, select
+from deepbc.numerics.batched import concat_last, join, repeat, select
 from deepbc.queries.question import Asked, Question
+from deepbc.queries.rest_model import Normal, RestModel, Tangent
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns
 from deepbc.scm import SCM
@@ -34,6 +35,11 @@ from deepbc.scm import SCM
 # Whole numbers are enumerated within so many standard deviations of the factual one, and no more than so many of them;
 # others are wide.
 REACH_SD, MAX_WHOLE = 5.0, 128
+# A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
+# networks none cost less than its model over 1.5. An exact model is one to this rounding.
+MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
+# So many nodes are extended at once, and numbers of combinations are below this.
+MOST_NODES, LARGEST_KEY = 4_000_000, 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,41 +49,46 @@ class Choices:
     Args:
         row: The row of the question, with shape `(choices,)`.
         bound: A lower bound of the cost.
+        cost: The least cost by the model at rest; the bound where there is no model.
         index: The number of the value of each enumerated variable.
-        values: Values of all variables that follow from the choice, with shape `(choices, value)`.
         complete: Whether no choice below its limit was left out, with shape `(rows,)`.
     """
 
     row: Tensor
     bound: Tensor
+    cost: Tensor
     index: Mapping[str, Tensor]
-    values: Mapping[str, Tensor]
     complete: Tensor
 
     def __len__(self) -> int:
         return len(self.row)
 
-    def take(self, chosen: Tensor) -> "Choices":
-        """Takes the given choices."""
-        return replace(
-            self,
-            row=self.row[chosen],
-            bound=self.bound[chosen],
-            index=select(self.index, chosen),
-            values=select(self.values, chosen),
-        )
+    def rank(self) -> Tensor:
+        """The place of each choice among those of its row by ascending cost, with shape `(choices,)`."""
+        return _rank(self.cost, self.row, len(self.complete))
 
-    def rank(self, key: Tensor) -> Tensor:
-        """The place of each choice among those of its row by ascending key, both with shape `(choices,)`."""
-        order = key.argsort(stable=True)
-        order = order[self.row[order].argsort(stable=True)]
-        rows = self.row[order]
-        counts = torch.bincount(rows, minlength=len(self.complete))
-        first = counts.cumsum(0) - counts
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order), device=order.device) - first[rows]
 
-        return rank
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The choices so far, on the way down the tree.
+
+    Args:
+        row: The row of the question, with shape `(nodes,)`.
+        bound: A lower bound of the cost: what the variables cost none of whose parents can move.
+        cost: The least cost by the model at rest.
+        normal: The normal equations of what the others cost; None while there are none.
+        ids: For each variable so far the place of its value and derivative among its tangents.
+    """
+
+    row: Tensor
+    bound: Tensor
+    cost: Tensor
+    normal: Normal | None
+    ids: Mapping[str, Tensor]
+
+    def charge(self, cost: Tensor) -> "_Nodes":
+        """Adds a cost that is known."""
+        return replace(self, bound=self.bound + cost, cost=self.cost + cost)
 
 
 class ChoiceTree:
@@ -87,7 +98,8 @@ class ChoiceTree:
         scm: The model.
         question: The question.
         aims: What is sought of each variable of the antecedent.
-        roles: The part of each variable, with the variables to choose among those whose value is met.
+        scope: The variables whose noise may move.
+        met: The other variables of the antecedent whose value their own noise meets.
         allowed: The variables to choose, causes first, and what they are asked to lie in, if they are.
         distance: How far two noises are apart.
     """
@@ -97,11 +109,13 @@ class ChoiceTree:
         scm: SCM,
         question: Question,
         aims: Mapping[str, Asked],
-        roles: Roles,
+        *,
+        scope: Collection[str],
+        met: Collection[str],
         allowed: Mapping[str, Asked | None],
         distance: Distances,
     ) -> None:
-        self.scm, self.question, self.aims, self.roles, self.distance = scm, question, aims, roles, distance
+        self.scm, self.question, self.aims, self.distance = scm, question, aims, distance
         self.allowed = allowed
         self.values: Columns = {}
         self.legal: Columns = {}
@@ -114,6 +128,10 @@ class ChoiceTree:
             self.values[name] = candidates
             self.legal[name] = _legal(variable, candidates, x, asked)
             self.edges[name] = _edges(variable, self.legal[name], candidates)
+        self.roles = Roles.of(scm, aims, scope, [*self.values, *met])
+        self.model = RestModel(scm, question, self.roles, distance, self.wide)
+        #: Which part of the model's cost, if any, the true cost never falls below.
+        self.factor = (1 - EXACT_MARGIN if self.model.exact else 1 / MODEL_FACTOR) if distance.squared else 0.0
 
     @property
     def wide(self) -> tuple[str, ...]:
@@ -125,89 +143,181 @@ class ChoiceTree:
 
         Args:
             limit: The limit, with shape `(rows,)`; infinite where nothing is found yet.
-            most: How many choices of a row are kept at each level, those of the lowest bounds.
+            most: How many choices of a row are kept at each level, those of the lowest cost.
         """
         every = torch.arange(self.question.rows, device=self.scm.device)
-        zero = self.question.x[next(iter(self.question.x))].new_zeros(len(every))
-        choices = Choices(every, zero, {}, {}, torch.ones_like(every, dtype=torch.bool))
-        still = {*self.roles.fixed, *(name for name in self.roles.met if name not in self.allowed)}
-        for name in self.roles.names:
-            if name in still:
-                continue
-            settled = all(each in still or each in choices.values for each in self.scm.graph.parents(name))
+        complete = torch.ones_like(every, dtype=torch.bool)
+        sizes = [len(values) for values in self.values.values()]
+        widest = min(math.prod(sizes), most * max(sizes, default=1))
+        parts = [self._grow(rows, limit, most, complete) for rows in every.split(max(1, MOST_NODES // max(widest, 1)))]
+        nodes: _Nodes = join(parts)
+        bound = torch.maximum(nodes.bound, nodes.cost * self.factor) if self.model.exact else nodes.bound
+
+        return Choices(nodes.row, bound, nodes.cost, nodes.ids, complete)
+
+    def least(self, bound: Tensor, cost: Tensor) -> Tensor:
+        """What the true cost of choices is taken to exceed, from a bound and the model's cost."""
+        return torch.maximum(bound, cost * self.factor)
+
+    def _grow(self, rows: Tensor, limit: Tensor, most: int, complete: Tensor) -> _Nodes:
+        """Goes down the tree for some rows, and marks those that lose choices."""
+        roles, nothing = self.roles, limit.new_zeros(len(rows))
+        tangents: dict[str, Tangent] = {}
+        nodes = _Nodes(rows, nothing, nothing, None, {})
+        for name in roles.names:
             if name in self.values:
-                choices = self._choose(choices, name, limit, settled=settled)
-                choices = _keep_lowest(choices, most)
-            elif settled and name not in self.roles.movable and name not in self.wide:
-                parents = self._parents(choices, name)
-                x = self.scm.mechanisms[name].predict(self.question.u[name][choices.row], parents)
-                choices = replace(choices, values={**choices.values, name: x})
+                tangents[name] = Tangent(self.values[name], None)
+                nodes = self._choose(nodes, tangents, name, limit, complete)
+                nodes = self._keep_lowest(nodes, most, complete)
+            elif name in roles.fixed or name in roles.met:
+                x = self.question.x[name] if name in roles.fixed else self.aims[name].lower
+                tangents[name] = Tangent(x, None)
+                if name in roles.met:
+                    nodes = self._charge(nodes, tangents, name, limit)
+                nodes = replace(nodes, ids={**nodes.ids, name: nodes.row})
+            else:
+                first, inverse = self._alike(nodes, tangents, name, by_row=True)
+                parents = self._parents(nodes, tangents, name, first)
+                tangents[name] = self.model.predict(name, nodes.row[first], parents)
+                nodes = replace(nodes, ids={**nodes.ids, name: inverse})
 
-        return choices
+        return replace(nodes, ids={name: nodes.ids[name] for name in self.values})
 
-    def _choose(self, choices: Choices, name: str, limit: Tensor, *, settled: bool) -> Choices:
-        """Extends each choice by every value of one variable that its bound allows."""
-        count, values = len(self.values[name]), self.values[name]
-        cost = choices.bound.new_zeros(count, len(choices))
-        if settled and len(choices):
-            cost = self._settled_cost(choices, name)
-        bound = choices.bound + cost
-        kept = self.legal[name][choices.row].T & (bound < limit[choices.row])
-        value, parent = kept.nonzero().unbind(-1)
-        taken = choices.take(parent)
-        beyond = choices.row[parent[self.edges[name][choices.row[parent], value]]]
-        complete = choices.complete.index_fill(0, beyond, False)
+    def _choose(
+        self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor, complete: Tensor
+    ) -> _Nodes:
+        """Extends each node by every value of one variable that its bound and its model allow."""
+        possible = self.legal[name][nodes.row].T
+        if self._settled(tangents, name):
+            cost = self._settled_cost(nodes, tangents, name)
+            below = self.least(nodes.bound + cost, nodes.cost + cost) < limit[nodes.row]
+            value, parent = (possible & below).nonzero().unbind(-1)
+            grown = select(nodes, parent).charge(cost[value, parent])
+        else:
+            value, parent = possible.nonzero().unbind(-1)
+            normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
+            grown, kept = self._add(select(nodes, parent), normal, limit)
+            value = value[kept]
+        complete[grown.row[self.edges[name][grown.row, value]]] = False
 
-        return replace(
-            taken,
-            bound=bound[value, parent],
-            index={**taken.index, name: value},
-            values={**taken.values, name: values[value]},
-            complete=complete,
-        )
+        return replace(grown, ids={**grown.ids, name: value})
 
-    def _settled_cost(self, choices: Choices, name: str) -> Tensor:
-        """What the noises of all values of a settled variable cost, with shape `(values, choices)`."""
+    def _charge(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor) -> _Nodes:
+        """Adds what the noise costs that is implied by the value that is asked of a variable."""
+        every = torch.arange(len(nodes.row), device=nodes.row.device)
+        if not self._settled(tangents, name):
+            return self._add(nodes, self._implied(nodes, tangents, name, None, torch.zeros_like(every), every), limit)[
+                0
+            ]
+
+        first, inverse = self._alike(nodes, tangents, name, by_row=True)
+        row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)
+        nodes = nodes.charge(self.model.settle(name, self.aims[name].lower[row], row, parents)[inverse])
+
+        return select(nodes, (self.least(nodes.bound, nodes.cost) < limit[nodes.row]).nonzero().squeeze(-1))
+
+    def _add(self, nodes: _Nodes, normal: Normal | None, limit: Tensor) -> tuple[_Nodes, Tensor]:
+        """Adds normal equations to nodes, and keeps those that may lie below the limit, whose numbers come second."""
+        if normal is not None:
+            normal = (nodes.normal or self.model.empty()).plus(normal)
+            cost = nodes.bound + normal.minimum().clamp_min(0)
+            # Where the model is no number the bound alone counts.
+            nodes = replace(nodes, normal=normal, cost=torch.where(cost.isfinite(), cost, nodes.bound))
+        kept = (self.least(nodes.bound, nodes.cost) < limit[nodes.row]).nonzero().squeeze(-1)
+
+        return select(nodes, kept), kept
+
+    def _settled(self, tangents: Mapping[str, Tangent], name: str) -> bool:
+        """Whether no parent of a variable can move."""
+        return all(tangents[each].jacobian is None for each in self.scm.graph.parents(name))
+
+    def _implied(
+        self,
+        nodes: _Nodes,
+        tangents: Mapping[str, Tangent],
+        name: str,
+        values: Tensor | None,
+        value: Tensor,
+        parent: Tensor,
+    ) -> Normal | None:
+        """What the noises cost that are implied by values of a variable, one for each pair of value and node.
+
+        Without values it is the one that is asked. None where that noise may not move, and nothing is known.
+        """
+        if name not in self.roles.scope or not self.distance.squared:
+            return None
+        first, inverse = self._alike(nodes, tangents, name, by_row=True)
+        row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)
+        count = 1 if values is None else len(values)
+        x = self.aims[name].lower[row] if values is None else values.repeat_interleave(len(row), 0)
+        normal = self.model.imply(name, x, row.repeat(count), repeat(parents, count))
+
+        return select(normal, value * len(row) + inverse[parent])
+
+    def _settled_cost(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str) -> Tensor:
+        """What the noises of all values of a settled variable cost, with shape `(values, nodes)`."""
         law, x = self.scm.mechanisms[name], self.values[name].unsqueeze(1)
         assert isinstance(law, Discrete)  # noqa: S101 # its variable is
-        first, inverse = self._alike(choices, name)
-        parents = self._parents(choices.take(first), name).expand(len(x), -1, -1)
-        regions = law.region(x.expand(-1, len(first), -1), x.expand(-1, len(first), -1), parents).take(inverse)
-        u = self.question.u[name][choices.row].expand(len(x), -1, -1)
+        first, inverse = self._alike(nodes, tangents, name, by_row=False)
+        parents = self._parents(nodes, tangents, name, first)
+        joined = concat_last([each.x for each in parents.values()], x.new_zeros(len(first), 0))
+        joined, x = joined.expand(len(x), -1, -1), x.expand(-1, len(first), -1)
+        regions = law.region(x, x, joined).take(inverse)
+        u = self.question.u[name][nodes.row].expand(len(x), -1, -1)
         if name not in self.roles.scope:
             outside = regions.excess(u).amax(-1) > 0
             return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0]))
 
         return self.distance.moved(name, regions.nearest(u), u)
 
-    def _alike(self, choices: Choices, name: str) -> tuple[Tensor, Tensor]:
-        """The first choice of each combination of a variable's parents, and the combination of each choice."""
-        parents = self.scm.graph.parents(name)
-        key, size = torch.zeros_like(choices.row), 1
-        for each in parents:
-            if each in choices.index:
-                key, size = key + size * choices.index[each], size * len(self.values[each])
-        if any(each in choices.values and each not in choices.index for each in parents):
-            every = torch.arange(len(choices), device=key.device)
-            return every, every
-        if any(each not in choices.values for each in parents):
-            key = key + size * choices.row
+    def _alike(
+        self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, *, by_row: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The first node of each combination of a variable's parents, and the combination of each node.
+
+        Args:
+            nodes: The nodes.
+            tangents: The tangents of all variables so far.
+            name: The variable.
+            by_row: Whether nodes of different rows differ.
+        """
+        key, size = (nodes.row, self.question.rows) if by_row else (torch.zeros_like(nodes.row), 1)
+        for each in self.scm.graph.parents(name):
+            count = len(tangents[each].x)
+            if size * count >= LARGEST_KEY:
+                unique, key = key.unique(return_inverse=True)
+                size = len(unique)
+            key, size = key + size * nodes.ids[each], size * count
         unique, inverse = key.unique(return_inverse=True)
         first = torch.zeros_like(unique).scatter_(0, inverse, torch.arange(len(key), device=key.device))
 
         return first, inverse
 
-    def _parents(self, choices: Choices, name: str) -> Tensor:
-        """The parents of a settled variable side by side, with shape `(choices, parents)`."""
-        parts = []
-        for each in self.scm.graph.parents(name):
-            if each in choices.values:
-                parts.append(choices.values[each])
-            else:
-                given = self.aims[each].lower if each in self.roles.met else self.question.x[each]
-                parts.append(given[choices.row])
+    def _parents(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, chosen: Tensor) -> dict[str, Tangent]:
+        """The tangents of a variable's parents at some nodes."""
+        return {each: select(tangents[each], nodes.ids[each][chosen]) for each in self.scm.graph.parents(name)}
 
-        return concat_last(parts, self.question.x[name][choices.row][:, :0])
+    def _keep_lowest(self, nodes: _Nodes, most: int, complete: Tensor) -> _Nodes:
+        """Drops nodes of rows that have too many, those of the highest costs."""
+        counts = torch.bincount(nodes.row, minlength=len(complete))
+        if not len(nodes.row) or counts.max() <= most:
+            return nodes
+
+        complete &= counts <= most
+
+        return select(nodes, (_rank(nodes.cost, nodes.row, len(complete)) < most).nonzero().squeeze(-1))
+
+
+def _rank(key: Tensor, row: Tensor, rows: int) -> Tensor:
+    """The place of each choice among those of its row by ascending key, at least 0, all with shape `(choices,)`."""
+    # Bits of positive floats ascend as they do. One sort of whole numbers is a seventh of two of floats.
+    order = ((row << 32) + key.float().view(torch.int32)).argsort(stable=True)
+    counts = torch.bincount(row, minlength=rows)
+    first = counts.cumsum(0) - counts
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device) - first[row[order]]
+
+    return rank
 
 
 def _candidates(variable: Variable, x: Tensor) -> Tensor | None:
@@ -252,14 +362,3 @@ def _edges(variable: Variable, legal: Tensor, candidates: Tensor) -> Tensor:
 
 def _reach(variable: Variable) -> int:
     return math.ceil(REACH_SD * (variable.sd or (1.0,))[0])
-
-
-def _keep_lowest(choices: Choices, most: int) -> Choices:
-    """Drops choices of rows that have too many, those of the highest bounds."""
-    counts = torch.bincount(choices.row, minlength=len(choices.complete))
-    if not len(choices) or counts.max() <= most:
-        return choices
-
-    kept = choices.rank(choices.bound) < most
-
-    return replace(choices.take(kept.nonzero().squeeze(-1)), complete=choices.complete & (counts <= most))

@@ -2,9 +2,9 @@ r"""The search over discrete variables upstream of what is asked: branch and bou
 
 For given classes and whole numbers the rest of the world is a continuous problem: their values are pinned, their noise
 is the nearest that leads to them, or has to lead to them where it may not move. A tree of choices with lower bounds
-(`choice_tree`) enumerates them. A few of the lowest bounds are solved first; what the best of these costs is the limit
-below which all others are enumerated. These are ranked by the minimum of the quadratic model at rest, and solved in
-that order until no bound is left below the best cost.
+(`choice_tree`) enumerates them. Two narrow beams are solved first; what the best of these costs is the limit below
+which all others are enumerated. These are ranked by the minimum of the quadratic model at rest, and solved in that
+order until no bound is left below the best cost.
 
 Where all that can still move is affine the model is exact, and itself a bound. Elsewhere a choice whose model costs
 more than twice the best is left out, and no more than a number of them is solved. What is left out has a chance to be
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
-from deepbc.numerics.batched import select
+from deepbc.numerics.batched import repeat, select
 from deepbc.queries.choice_tree import Choices, ChoiceTree
 from deepbc.queries.question import Asked
 from deepbc.queries.roles import Roles
@@ -37,34 +37,31 @@ from deepbc.solvers.problem import SolverStatus
 
 # A mixture over all combinations of classes is sampled if they are no more than this.
 MOST_COMBINATIONS = 64
-# Choices of a row: to find a first limit, of these so many are solved; and in the whole tree.
-FIRST_CHOICES, FIRST_SOLVED, MOST_CHOICES = 64, 3, 4096
+# Choices of a row that are kept at each level: in the searches for a first limit, each of which solves so many of them,
+# and in the whole tree.
+BEAMS, BEAM_SOLVED, MOST_CHOICES = (16, 128), 2, 16_384
 # The choices of a row are solved in rounds that end at these ranks; other costs than squared ones are too slow
 # for more than the first two.
-ROUNDS = (2, 6, 20, 64, 256)
+ROUNDS = (2, 8, 32, 128, 1024)
 # So many choices are solved at once.
 MOST_SOLVED = 32_768
 # One choice is better than another if it costs less by this part.
 LEAST_GAIN = 1e-9
-# A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
-# networks none cost less than its model over 1.5; the logarithm of cost over model has a standard deviation of 0.03 to
-# 0.04 there, for which more is taken. A chance below the last is none: certainty has nine digits.
-MODEL_FACTOR, MODEL_SD, LEAST_RISK = 2.0, 0.1, 1e-9
+# The logarithm of cost over model has a standard deviation of 0.03 to 0.04 under flows and networks, for which more is
+# taken. A chance below the last is none: certainty has nine digits.
+MODEL_SD, LEAST_RISK = 0.1, 1e-9
 # The chance that a nearer world is missed where values are rounded, not enumerated, or the tree was cut; a judgement.
 # No sum of chances counts for more than the last.
 ROUNDING_RISK, MOST_RISK = 0.02, 0.5
 # How often wide whole numbers are all moved, and by how much.
-MOST_SWEEPS, STEPS = 8, (-8, -3, -2, -1, 1, 2, 3, 8)
+MOST_SWEEPS, STEPS = 8, (-3, -1, 1, 3)
 
 
 class ChoiceSolver(Protocol):
     """Solves rows of a question with given values of discrete variables."""
 
-    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> Worlds:
-        """Finds the worlds, with smooth stand-ins for the laws of some other variables."""
-
-    def model_cost(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> tuple[Tensor, bool] | None:
-        """Computes the minimum of the quadratic model at rest, and whether it is exact; None where there is none."""
+    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = (), cutoff: Tensor | None = None) -> Worlds:
+        """Finds the worlds, with smooth stand-ins for the laws of some other variables; dear ones may be given up."""
 
 
 def undecided(scm: SCM, asked: Mapping[str, Asked], scope: Collection[str]) -> tuple[str, ...]:
@@ -108,10 +105,8 @@ def search_discrete(tree: ChoiceTree, solver: ChoiceSolver, distance: Distances)
     """
     search = _Search(tree, solver, distance)
     best = search.start()
-    if distance.squared:
-        search.relax_whole(best)
-    first = tree.grow(best.cost(tree.question.u, distance), FIRST_CHOICES)
-    search.run(best, first, ROUNDS[:1], most=FIRST_SOLVED)
+    for most in BEAMS:
+        search.run(best, tree.grow(best.cost(tree.question.u, distance), most), (BEAM_SOLVED,))
     choices = tree.grow(best.cost(tree.question.u, distance), MOST_CHOICES)
     risk = search.run(best, choices, ROUNDS if distance.squared else ROUNDS[:2])
     risk = torch.where(choices.complete, risk, risk.clamp_min(ROUNDING_RISK))
@@ -143,24 +138,13 @@ class _Search:
 
         return self.solver.solve(every, values)
 
-    def relax_whole(self, best: Worlds) -> None:
-        """Relaxes enumerated whole numbers beside the factual classes, and rounds them."""
-        tree, rows = self.tree, torch.arange(self.tree.question.rows, device=self.tree.scm.device)
-        whole = [name for name in tree.values if tree.scm.variables[name].whole]
-        if not whole:
-            return
-        classes = {name: best.x[name] for name in tree.allowed if name not in whole and name not in tree.wide}
-        free = self.solver.solve(rows, classes, (*whole, *tree.wide))
-        self._try(best, rows, classes | {name: self._whole(name, free.x[name]) for name in (*whole, *tree.wide)})
-
-    def run(self, best: Worlds, choices: Choices, rounds: Sequence[int], most: int | None = None) -> Tensor:
+    def run(self, best: Worlds, choices: Choices, rounds: Sequence[int]) -> Tensor:
         """Solves choices in the order of their model's cost, and keeps what is better.
 
         Args:
             best: The best worlds so far, which are changed.
             choices: The choices.
-            rounds: The ranks at which a round ends.
-            most: How many of a row are solved at most; the last rank by default.
+            rounds: The ranks at which a round ends; no more are solved than the last.
 
         Returns:
             The chance of each row that a choice which is left out is nearer, with shape `(rows,)`.
@@ -168,10 +152,10 @@ class _Search:
         risk = torch.zeros_like(choices.complete, dtype=torch.double)
         if not len(choices):
             return risk
-        cost, bound, pruned_at = self._model_costs(choices)
-        rank = choices.rank(cost)
+        pruned_at = self.tree.least(choices.bound, choices.cost)
+        rank = choices.rank()
         last = 0
-        for end in (*rounds[:-1], most or rounds[-1]):
+        for end in rounds:
             limit = self._limit(best)
             chosen = ((rank >= last) & (rank < end) & (pruned_at < limit[choices.row])).nonzero().squeeze(-1)
             for part in chosen.split(MOST_SOLVED):
@@ -179,8 +163,8 @@ class _Search:
             last = end
 
         limit = self._limit(best)[choices.row]
-        left = ((rank >= last) | (pruned_at >= limit)) & (bound < limit)
-        ratio = (cost[left] / limit[left]).nan_to_num(nan=1.0, posinf=1.0).clamp_min(1e-3)
+        left = ((rank >= last) | (pruned_at >= limit)) & (choices.bound < limit)
+        ratio = (choices.cost[left] / limit[left]).nan_to_num(nan=1.0, posinf=1.0).clamp_min(1e-3)
         chance = torch.special.ndtr(-ratio.log() / MODEL_SD)
         risk = risk.index_add(0, choices.row[left], chance.double()).clamp(max=MOST_RISK)
 
@@ -192,14 +176,18 @@ class _Search:
         free = best.take(rows)
         best.put(rows, self.start())
         chosen = {name: self._hardened(name, free.x[name]) for name in tree.allowed}
-        for rounded in (torch.round, torch.floor, torch.ceil):
-            self._try(best, rows, chosen | {name: self._whole(name, rounded(free.x[name])) for name in tree.wide})
+        three = rows.repeat(3)
+        rounded = {name: torch.cat([x.round(), x.floor(), x.ceil()]) for name, x in free.x.items() if name in tree.wide}
+        whole = {name: self._whole(name, x, three) for name, x in rounded.items()}
+        self._try(best, three, repeat(chosen, 3) | whole)
         active = rows
         for _ in range(MOST_SWEEPS):
             before = self._limit(best)
-            for name, step in itertools.product(tree.wide, STEPS):
-                others = {each: self._hardened(each, best.x[each][active]) for each in tree.allowed}
-                self._try(best, active, others | {name: self._whole(name, others[name] + step, active)})
+            for name in tree.wide:
+                others = repeat({each: self._hardened(each, best.x[each][active]) for each in tree.allowed}, len(STEPS))
+                moved = others[name] + others[name].new_tensor(STEPS).repeat_interleave(len(active)).unsqueeze(-1)
+                tried = active.repeat(len(STEPS))
+                self._try(best, tried, others | {name: self._whole(name, moved, tried)})
             active = (self._limit(best) < before).nonzero().squeeze(-1)
             if not len(active):
                 return
@@ -209,7 +197,7 @@ class _Search:
         if not len(rows):
             return
         relaxed = [name for name in self.tree.wide if name not in values]
-        found = self.solver.solve(rows, values, relaxed)
+        found = self.solver.solve(rows, values, relaxed, self._limit(best)[rows])
         u = select(self.tree.question.u, rows)
         cost = found.cost(u, self.distance)
         # Of each row the cheapest choice, the first of equals.
@@ -226,32 +214,16 @@ class _Search:
         return best.cost(self.tree.question.u, self.distance)
 
     def _values(self, choices: Choices, chosen: Tensor) -> Columns:
-        return {name: self.tree.values[name][index[chosen]] for name, index in choices.index.items()}
-
-    def _model_costs(self, choices: Choices) -> tuple[Tensor, Tensor, Tensor]:
-        """The cost of each choice by its model, a lower bound of it, and what the best has to cost to leave it out."""
-        parts = []
-        for part in torch.arange(len(choices), device=choices.row.device).split(MOST_SOLVED):
-            model = self.solver.model_cost(choices.row[part], self._values(choices, part), self.tree.wide)
-            if model is None:
-                return choices.bound, choices.bound, choices.bound
-            parts.append(model)
-        cost = torch.maximum(torch.cat([each for each, _ in parts]).nan_to_num(nan=torch.inf), choices.bound)
-        exact = all(each for _, each in parts)
-
-        bound = cost * (1 - LEAST_GAIN) if exact else choices.bound
-
-        return cost, bound, bound if exact else torch.maximum(bound, cost / MODEL_FACTOR)
+        return {name: values[choices.index[name][chosen]] for name, values in self.tree.values.items()}
 
     def _hardened(self, name: str, x: Tensor) -> Tensor:
         return self.tree.scm.variables[name].harden(x)
 
-    def _whole(self, name: str, x: Tensor, rows: Tensor | None = None) -> Tensor:
+    def _whole(self, name: str, x: Tensor, rows: Tensor) -> Tensor:
         """Whole numbers inside bounds and what is asked."""
         variable, asked = self.tree.scm.variables[name], self.tree.allowed[name]
         x = x.nan_to_num().round().clamp(variable.lower, variable.upper)
         if asked is None:
             return x
-        lower, upper = (asked.lower, asked.upper) if rows is None else (asked.lower[rows], asked.upper[rows])
 
-        return torch.maximum(torch.minimum(x, upper), lower)
+        return torch.maximum(torch.minimum(x, asked.upper[rows]), asked.lower[rows])

@@ -32,7 +32,9 @@ def has_chain_rule(scm: SCM, roles: Roles) -> bool:
     """Whether each variable that moves is one number of one noise at most, or a discrete one whose value is met."""
     still = {*roles.fixed, *roles.settled}
 
-    return all(_has_derivatives(scm.mechanisms[name], met=name in roles.met) for name in roles.names if name not in still)
+    return all(
+        _has_derivatives(scm.mechanisms[name], met=name in roles.met) for name in roles.names if name not in still
+    )
 
 
 def _has_derivatives(law: Mechanism, *, met: bool) -> bool:
@@ -99,7 +101,9 @@ def implied_and_jacobian(
 def _products(by_parents: Tensor, parents: Sequence[str], x: Columns, jacobians: Columns) -> list[Tensor]:
     """The derivatives by what is sought, `(rows, outputs, free)`, that come through each parent that depends on it."""
     parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
-    pairs = [(jacobians[name].unsqueeze(-2), part) for name, part in zip(parents, parts, strict=True) if name in jacobians]
+    pairs = [
+        (jacobians[name].unsqueeze(-2), part) for name, part in zip(parents, parts, strict=True) if name in jacobians
+    ]
 
     # A derivative of zero stays zero, however steep the law is there.
     return [torch.where(jacobian == 0, 0.0, part * jacobian) for jacobian, part in pairs]

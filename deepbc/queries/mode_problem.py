@@ -11,7 +11,7 @@ discrete one whose noise may not move constrains it to the region of its value.
 __all__ = ["ModeProblem"]
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,7 +28,6 @@ from deepbc.scm import SCM
 from deepbc.scm.completion import Known, Nearest, Noise, Reduced, Source, complete_rows, sources
 from deepbc.solvers import Solver
 from deepbc.solvers.problem import Cost, Problem, Solution, SolverStatus, Term
-from deepbc.solvers.quadratic_model import is_unconstrained, unconstrained_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +76,14 @@ class ModeProblem:
         """Whether any noise that takes part may move."""
         return any(name in self.roles.scope for name in (*self.roles.free, *self.roles.pinned))
 
-    def solve(self, question: Question) -> Worlds:
-        """Solves for all rows, and completes them."""
+    def solve(self, question: Question, cutoff: Tensor | None = None) -> Worlds:
+        """Solves for all rows, and completes them; those that are seen to cost more than the cutoff are given up."""
         problem = self._problem(question)
+        if cutoff is not None:
+            settled = [
+                self.distance.moved(name, problem.given.given[name].u, question.u[name]) for name in self._constant
+            ]
+            problem = replace(problem, cutoff=cutoff - sum(settled, torch.zeros_like(cutoff)))
         solution = self.solver.solve(problem)
         lost = ~solution.noises.isfinite().all(-1)
         converged = solution.status == SolverStatus.CONVERGED
@@ -90,26 +94,6 @@ class ModeProblem:
 
         with torch.no_grad():
             return self._complete(question, solution, lost | holds, status)
-
-    def model_cost(self, question: Question) -> tuple[Tensor, bool] | None:
-        """Computes the minimum of the quadratic model at rest `(rows,)`, and whether it is that of the cost itself.
-
-        It is known where costs are squared and nothing constrains values.
-        """
-        problem = self._problem(question)
-        if not problem.cost.squared or not is_unconstrained(problem):
-            return None
-
-        point = problem.linearize(problem.start)
-        step, _ = unconstrained_model(problem, point, 0.0)[0].step()
-        along = (point.jacobian @ step.unsqueeze(-1)).squeeze(-1)
-        moving = [name for name in self.roles.names if name not in (*self.roles.fixed, *self.roles.settled)]
-
-        cost = problem.cost.value(point.noises + torch.cat([step, along], dim=-1), problem.rest)
-        for name in self._constant:
-            cost = cost + self.distance.moved(name, problem.given.given[name].u, question.u[name])
-
-        return cost, all(self.scm.mechanisms[name].affine for name in moving)
 
     @property
     def _carriers(self) -> tuple[str, ...]:

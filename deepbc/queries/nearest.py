@@ -13,7 +13,6 @@ from deepbc.queries.choice_tree import ChoiceTree
 from deepbc.queries.discrete_search import search_discrete, undecided
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.question import Asked, Question
-from deepbc.queries.roles import Roles
 from deepbc.queries.search_model import relaxed
 from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm import SCM
@@ -59,8 +58,8 @@ def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked
         question, x={name: question.x[name] for name in part.graph}, u={name: question.u[name] for name in part.graph}
     )
     allowed = {name: aims.get(name) for name in discrete}
-    met = [*discrete, *within.problem(aims).roles.met]
-    tree = ChoiceTree(part, inner, aims, Roles.of(part, aims, within.scope, met), allowed, search.distance)
+    met = [name for name in within.problem(aims).roles.met if name not in allowed]
+    tree = ChoiceTree(part, inner, aims, scope=within.scope, met=met, allowed=allowed, distance=search.distance)
     choose = _ChoiceSolver(within, inner, aims, frozenset(tree.wide) - set(within.scope))
     found = search_discrete(tree, choose, search.distance)
 
@@ -98,11 +97,8 @@ class _ChoiceSolver:
     aims: Mapping[str, Asked]
     follow: frozenset[str]
 
-    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> Worlds:
-        return self._problem(rows, values, relax).solve(self.question.select(rows))
-
-    def model_cost(self, rows: Tensor, values: Columns, relax: Collection[str] = ()) -> tuple[Tensor, bool] | None:
-        return self._problem(rows, values, relax).model_cost(self.question.select(rows))
+    def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = (), cutoff: Tensor | None = None) -> Worlds:
+        return self._problem(rows, values, relax).solve(self.question.select(rows), cutoff)
 
     def _problem(self, rows: Tensor, values: Columns, relax: Collection[str]) -> ModeProblem:
         search = replace(self.search, solver=self.search.solver.screening())

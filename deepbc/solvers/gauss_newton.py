@@ -33,6 +33,8 @@ LENGTH_GRIDS = (FINE_GRID, FINE_GRID[::2], (2.0, 1.0, 0.3))
 MAX_STEP_RATIO = 5.0
 # A row that is out of steps, or of digits, has converged to this relative Newton decrement.
 RELAXED_TOLERANCE = 1e-6
+# A run is given up if so many times the decrease that its model predicts would not take it below the cutoff.
+CUTOFF_SAFETY = 3.0
 # Rows that stopped are removed when they are more than so many, and more than this part of all.
 COMPACTION_ROWS, COMPACTION_SHARE = 64, 0.1
 # Rows that take more steps are flagged for a restart by `Exact`.
@@ -206,7 +208,13 @@ class _Iterate:
 
     def stopped(self, tolerance: float) -> Tensor:
         """Which runs stop, converged or not; NaN stops."""
-        return ~((self.decrement > tolerance) & (self.decrement < torch.inf) & (self.length >= MIN_STEP_LENGTH))
+        going = (self.decrement > tolerance) & (self.decrement < torch.inf) & (self.length >= MIN_STEP_LENGTH)
+        if self.problem.cutoff is not None:
+            # Half the squared Newton decrement is the decrease that the model predicts.
+            predicted = self.decrement * (self.problem.cost.scale + self.cost) / 2
+            going &= self.cost - CUTOFF_SAFETY * predicted < self.problem.cutoff
+
+        return ~going
 
     def finish(self, rows: Tensor | slice, results: _Results) -> None:
         """Records the last iterates of the given runs."""

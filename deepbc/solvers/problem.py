@@ -189,6 +189,7 @@ class Problem:
         cost: The cost :math:`d`.
         free: The number of free coordinates.
         slopes: The law with an analytic Jacobian, where no value is constrained; None differentiates it.
+        cutoff: The cost from which a solution is of no use, with shape `(rows,)`; None solves all rows to the end.
     """
 
     rest: Tensor
@@ -200,6 +201,7 @@ class Problem:
     cost: Cost
     free: int
     slopes: Slopes | None = None
+    cutoff: Tensor | None = None
 
     @property
     def rows(self) -> int:

@@ -160,12 +160,12 @@ def test_a_killed_run_goes_on_where_it_was(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(run, "ask", ask)
     with pytest.raises(KeyboardInterrupt):
-        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20, workers=1)
     assert not (tmp_path / "a.csv").exists()
     # A part without its tally was not written to its end.
     (tmp_path / "a.csv.parts" / "000003.csv").write_text("half a li")
 
-    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+    made = run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20, workers=1)
     assert made.rows == 100
     assert sorted(asked) == sorted([*range(100), *range(60, 80)])
     assert pd.read_csv(tmp_path / "a.csv")["row"].tolist() == list(range(100))
@@ -195,7 +195,7 @@ def test_a_table_that_changes_meanwhile_is_no_answer(model, tmp_path, monkeypatc
 
     monkeypatch.setattr(run, "ask", ask)
     with pytest.raises(bc.DataError, match="changed while it was asked"):
-        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20)
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=20, workers=1)
     assert not (tmp_path / "a.csv").exists()
 
 

@@ -39,7 +39,8 @@ def brute_force(scm, rows, target, asked):
     return least
 
 
-@pytest.mark.parametrize("seed", range(24))
+# The last two have classes that upstream numbers free of one face of their region long before the other.
+@pytest.mark.parametrize("seed", [*range(24), 141, 149])
 def test_certain_answers_are_as_near_as_brute_force(seed):
     scm, frame, target = draw_mixed(seed)
     rows, asked = frame.iloc[:15], frame[target].to_numpy()[15:30] + 0.3
