@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         backtrack_samples,
         between,
         intervene,
+        one_of,
+        other_than,
     )
     from deepbc.samplers import Hamiltonian, Langevin, Sampler
     from deepbc.scm import SCM
@@ -101,6 +103,8 @@ __all__ = [
     "check",
     "intervene",
     "law",
+    "one_of",
+    "other_than",
 ]
 
 _HOMES = {
@@ -109,7 +113,8 @@ _HOMES = {
     "evaluation.check": "CheckReport check",
     "graph": "CausalGraph",
     "mechanisms": "Additive Categorical ConvVAE Equation Flow Integer Linear Mechanism Predictor law",
-    "queries": "Counterfactual Diagnostics Status at_least at_most backtrack backtrack_samples between intervene",
+    "queries": "Counterfactual Diagnostics Status at_least at_most backtrack backtrack_samples between intervene "
+    "one_of other_than",
     "samplers": "Hamiltonian Langevin Sampler",
     "scm": "SCM",
     "solvers": "Exact Gradient Linearized Solver Sparse",

@@ -12,7 +12,7 @@ import torch
 
 import deepbc as bc
 from deepbc.errors import DeepBCError
-from deepbc.queries.antecedents import Interval
+from deepbc.queries.antecedents import Interval, LabelSet
 
 CASES = int(os.environ.get("DRAWN_CASES", "500"))
 # So many questions are asked of each model.
@@ -84,7 +84,9 @@ def draw_antecedent(draw, scm, data, kinds, rows):
         values = column[draw.integers(0, len(column), size=max(rows, 1))]
         form = draw.integers(0, 4)
         sortable = kinds.get(name, "real") not in ("class", "truth", "vector")
-        if form == 0 and rows != 1 and rows:
+        if kinds.get(name) in ("class", "ordered", "truth") and draw.uniform() < 0.3:
+            asked[name] = draw.choice([bc.one_of, bc.other_than])(values[0])
+        elif form == 0 and rows != 1 and rows:
             asked[name] = values
         elif form in (2, 3) and sortable:
             asked[name] = bc.at_least(values[0]) if form == 2 else bc.at_most(values[0])
@@ -94,7 +96,7 @@ def draw_antecedent(draw, scm, data, kinds, rows):
 
 
 def draw_setting(draw, scm):
-    """A scope, weights, distance and solver."""
+    """A scope, weights, distance, constraints and solver."""
     names, setting = list(scm.graph), {}
     if draw.uniform() < 0.4:
         setting["scope"] = list(draw.permutation(names)[: draw.integers(1, len(names) + 1)])
@@ -104,10 +106,49 @@ def draw_setting(draw, scm):
     elif pick == 2:
         setting["distance"] = draw.choice([bc.Absolute(), bc.Power(4), {str(draw.choice(names)): bc.Absolute()}])
     if draw.uniform() < 0.3:
+        limited = draw.permutation(names)[: draw.integers(1, 3)]
+        setting["constraints"] = {str(name): draw_constraint(draw, scm.variables[name]) for name in limited}
+    if draw.uniform() < 0.1:
+        setting["inside"] = "seen"
+    if draw.uniform() < 0.3:
         setting["solver"] = draw.choice(
             [bc.Sparse(keep=1), bc.Sparse(keep=2, search="exhaustive"), bc.Linearized(), bc.Gradient(steps=20)]
         )
     return setting
+
+
+def draw_constraint(draw, variable):
+    """What may not change of one variable; some have no meaning for it, and are to be refused."""
+    word = str(draw.choice(["fixed", "up", "down", "some"]))
+    if word != "some":
+        return word
+    return list(variable.levels.items[:2]) if variable.levels else (float(draw.normal()), None)
+
+
+def check_limits(scm, cf, setting, held):
+    """What converged keeps its constraints, to rounding."""
+    for name, limit in setting.get("constraints", {}).items():
+        variable = scm.variables[name]
+        codes = variable.levels.codes if variable.levels else (lambda x, _: torch.as_tensor(x))
+        before, after = (np.asarray(codes(np.asarray(each[name]), name)) for each in (cf.factual.values, cf.values))
+        before = np.broadcast_to(before, after.shape)
+        slack = 1e-5 * np.asarray(variable.sd or 1.0)
+        if isinstance(limit, str):
+            kept = {"fixed": np.abs(after - before) <= slack, "up": after >= before - slack}.get(
+                limit, after <= before + slack
+            )
+        elif variable.levels:
+            kept = np.isin(after, np.asarray(codes(limit, name))) | (after == before)
+        else:
+            kept = after >= np.minimum(limit[0], before) - slack
+        assert kept.reshape(*held.shape, -1).all(-1)[held].all(), f"{name} breaks {limit}"
+    for name, variable in scm.variables.items() if setting.get("inside") else ():
+        if variable.span and not variable.shape and not variable.levels:
+            low, high = variable.span
+            before, after = np.asarray(cf.factual.values[name]), np.asarray(cf.values[name])
+            slack = 1e-5 * variable.sd[0]
+            inside = (after >= np.minimum(low, before) - slack) & (after <= np.maximum(high, before) + slack)
+            assert inside[held].all(), f"{name} leaves what was seen"
 
 
 def check_converged(scm, cf, asked, setting, samples):
@@ -133,6 +174,12 @@ def check_converged(scm, cf, asked, setting, samples):
         want = asked.get(name)
         if want is None:
             continue
+        if isinstance(want, LabelSet):
+            there = np.isin(
+                after.astype(str), np.asarray([str(x) for x in np.atleast_1d(show(variable, want.labels[0]))])
+            )
+            assert (there ^ want.excluded)[held].all(), f"{name} is not {want}"
+            continue
         if isinstance(want, Interval):
             codes = variable.levels.codes if variable.levels else (lambda x, _: torch.as_tensor(x))
             reached = np.asarray(codes(after, name), dtype=float)
@@ -148,8 +195,15 @@ def check_converged(scm, cf, asked, setting, samples):
     for name in set(scm.graph) - set(setting.get("scope", scm.graph)):
         moved = np.broadcast_to(np.asarray(cf.moved[name]), held.shape)
         assert (moved[held] == 0).all() or samples, f"{name} moved out of scope"
+    if not isinstance(setting.get("solver"), bc.Linearized | bc.Gradient):
+        check_limits(scm, cf, setting, held)
     certainty = np.asarray(cf.certainty)
     assert ((certainty >= 0) & (certainty <= 1)).all()
+
+
+def show(variable, label):
+    """A label as values of its variable show it."""
+    return np.asarray(variable.levels.labels(variable.levels.codes(label, "label")))
 
 
 def run_case(model, draw):

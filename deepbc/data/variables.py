@@ -34,6 +34,7 @@ class Variable:
             seen or it is constant, and for the indicators of a category.
         levels: The levels of a category; None for numbers.
         whole: Whether its values are whole numbers, which may attain their bounds.
+        span: The least and the largest number of the data of the fit; None where no scalar numbers were seen.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Variable:
     sd: tuple[float, ...] = ()
     levels: Levels | None = None
     whole: bool = False
+    span: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         where = f"Variable {self.name!r}"
@@ -72,7 +74,10 @@ class Variable:
         rows = flatten(column, shape, f"Variable {name!r}")
         sd = _spread_of_all(rows) if len(shape) > 1 else rows.std(0, correction=0)
 
-        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()), kind.levels, kind.whole)
+        scalar = not shape and not kind.levels
+        span = (float(column.min()), float(column.max())) if scalar and len(column) else None
+
+        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()), kind.levels, kind.whole, span)
 
     @classmethod
     def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:

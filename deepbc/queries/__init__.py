@@ -10,9 +10,11 @@ __all__ = [
     "backtrack_samples",
     "between",
     "intervene",
+    "one_of",
+    "other_than",
 ]
 
-from deepbc.queries.antecedents import at_least, at_most, between
+from deepbc.queries.antecedents import at_least, at_most, between, one_of, other_than
 from deepbc.queries.backtracking import backtrack
 from deepbc.queries.interventional import intervene
 from deepbc.queries.results import Counterfactual, Diagnostics

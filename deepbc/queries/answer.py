@@ -4,16 +4,19 @@ __all__ = ["answer"]
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deepbc.data.world import World
 from deepbc.distances import Distances
 from deepbc.numerics.batched import repeat
-from deepbc.queries.antecedents import Interval
-from deepbc.queries.question import Asked, Question
+from deepbc.queries.antecedents import Interval, LabelSet
+from deepbc.queries.asked import Asked
+from deepbc.queries.question import Question
 from deepbc.queries.results import Counterfactual, Diagnostics
 from deepbc.queries.status import RowStatuses
 from deepbc.queries.worlds import Columns
@@ -53,7 +56,7 @@ def answer(
     rest = dict(repeat(question.u, many))
     rest |= {name: rows.flatten(0, -2) for name, rows in (drawn or {}).items()}
     moved = {name: distance.moved(name, u[name], rest[name]) for name in scm.graph}
-    error, met = _error(scm, repeat(question.asked, many), u, statuses.tolerance)
+    error, met = _error(scm, repeat({**question.limits, **question.asked}, many), u, statuses.tolerance)
     holds = (met & _possible(scm, x, u)).reshape(many, -1).all(0)
     after = _world(scm, x, u, batch)
     before = replace(_world(scm, question.x, question.u, question.batch), index=question.index)
@@ -63,11 +66,12 @@ def answer(
         values=after.values,
         noise=after.noise,
         factual=before,
-        antecedent={name: _shown(scm, name, each, question.batch) for name, each in question.asked.items()},
+        antecedent={name: _shown(scm, name, each, question.batch) for name, each in question.antecedent.items()},
         moved={name: _column(each, batch) for name, each in moved.items()},
         distance=_column(torch.stack(list(moved.values())).sum(0), batch),
         error=_column(error, batch),
         farthest=_column(_farthest(u, rest), batch),
+        unseen={name: each.cpu().reshape(batch) for name, each in _unseen(scm, x).items()},
         clipped=_clipped(scm, x, u).cpu().reshape(batch),
         certainty=_column(torch.ones(question.rows) if certainty is None else certainty, question.batch),
         status=statuses.say(holds).reshape(tuple(question.batch))[()],
@@ -116,6 +120,15 @@ def _clipped(scm: SCM, x: Columns, u: Columns) -> Tensor:
     return torch.stack(counts).sum(0)
 
 
+def _unseen(scm: SCM, x: Columns) -> dict[str, Tensor]:
+    """Whether each number lies outside the range that the fit saw, with shape `(rows,)`."""
+    spans = {name: scm.variables[name].span for name in scm.graph}
+
+    return {
+        name: ((x[name] < span[0]) | (x[name] > span[1])).any(-1) for name, span in spans.items() if span is not None
+    }
+
+
 def _farthest(u_star: Columns, u: Columns) -> Tensor:
     """The largest noise among those that moved, with shape `(rows,)`; 0 where none did."""
     parts = [torch.where(u_star[name] == u[name], 0.0, u_star[name]).abs() for name in u_star]
@@ -124,13 +137,30 @@ def _farthest(u_star: Columns, u: Columns) -> Tensor:
 
 
 def _shown(scm: SCM, name: str, asked: Asked, batch: torch.Size) -> Any:
-    """The antecedent as people see it: a value a row, or an interval."""
+    """The antecedent as people see it: a value a row, an interval, or labels."""
+    if asked.labels is not None:
+        return _shown_labels(scm, name, asked.labels, batch)
     ends = [
         None if end.isinf().all() and len(end) else scm.schema.show(name, _unflat(end, batch))
         for end in (asked.lower, asked.upper)
     ]
 
     return Interval(*ends) if asked.interval else ends[0]
+
+
+def _shown_labels(scm: SCM, name: str, there: Tensor, batch: torch.Size) -> Any:
+    """The labels that will do: of all rows where they agree, else an array of one set a row."""
+    levels = scm.variables[name].levels
+    assert levels is not None  # noqa: S101 # labels were asked
+    sets = [LabelSet(tuple(compress(levels.items, row))) for row in there.unique(dim=0).tolist()]
+    if len(sets) == 1:
+        return sets[0]
+
+    shown = np.empty(len(there), dtype=object)
+    for row, mask in enumerate(there.tolist()):
+        shown[row] = LabelSet(tuple(compress(levels.items, mask)))
+
+    return shown.reshape(tuple(batch))
 
 
 def _world(scm: SCM, x: Mapping[str, Tensor], u: Mapping[str, Tensor], batch: torch.Size) -> World:

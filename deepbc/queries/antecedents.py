@@ -1,6 +1,6 @@
-"""Antecedents that are sets: at least, at most, between."""
+"""Antecedents that are sets: at least, at most, between, one of some labels, other than some."""
 
-__all__ = ["Interval", "at_least", "at_most", "between"]
+__all__ = ["Interval", "LabelSet", "at_least", "at_most", "between", "one_of", "other_than"]
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,3 +39,34 @@ def at_most(upper: Any) -> Interval:
 def between(lower: Any, upper: Any) -> Interval:
     """Asks for a value between the given ones, for all rows or one a row."""
     return Interval(lower, upper)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelSet:
+    """Some labels of a category, or all others; each is one label for all rows or one a row."""
+
+    labels: tuple[Any, ...]
+    excluded: bool = False
+
+    def __repr__(self) -> str:
+        return f"{'other_than' if self.excluded else 'one_of'}({', '.join(map(repr, self.labels))})"
+
+
+def one_of(*labels: Any) -> LabelSet:
+    """Asks for one of some labels of a category, each for all rows or one a row.
+
+    Example:
+        >>> one_of("clerk", "manager")
+        one_of('clerk', 'manager')
+    """
+    return LabelSet(labels)
+
+
+def other_than(*labels: Any) -> LabelSet:
+    """Asks for any label of a category but the given ones, each for all rows or one a row.
+
+    Example:
+        >>> other_than("clerk")
+        other_than('clerk')
+    """
+    return LabelSet(labels, excluded=True)

@@ -16,6 +16,7 @@ References:
 __all__ = ["backtrack", "find_mode", "inside_bounds", "read_checked"]
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,14 +28,16 @@ from deepbc.errors import SettingError
 from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
+from deepbc.queries.asked import Asked
+from deepbc.queries.constraints import read_limits
 from deepbc.queries.discrete_search import undecided
 from deepbc.queries.growing_spheres import is_searchable, search_spheres
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.nearest import Search, solve
-from deepbc.queries.question import Asked, Question, read_question
+from deepbc.queries.question import Question, read_question
 from deepbc.queries.results import Counterfactual
 from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, status_of
-from deepbc.queries.supports import search_supports
+from deepbc.queries.supports import rows_of_sets, search_supports
 from deepbc.queries.worlds import Worlds
 from deepbc.scm import SCM
 from deepbc.scm.completion import join_parents
@@ -54,6 +57,8 @@ def backtrack(
     solver: Solver | None = None,
     distance: Any = None,
     scope: Sequence[str] | None = None,
+    constraints: Mapping[str, Any] | None = None,
+    inside: str | None = None,
 ) -> Counterfactual:
     r"""Answers what would have been different, had the antecedent held, all laws kept: the most likely such world.
 
@@ -61,11 +66,15 @@ def backtrack(
         scm: The fitted model.
         factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
         antecedent: For each variable one value for all rows or one a row, or an interval: `at_least`, `at_most`,
-            `between`. One factual row with many values gives as many rows.
+            `between`, or labels: `one_of`, `other_than`. One factual row with many values gives as many rows.
         solver: How the world is found; `Exact()` by default.
         distance: How far two noises are apart: `Squared()` by default, another `Distance`, a mapping from variables to
             distances, or a differentiable function `(u_star, u) -> cost` of noises `(rows, noise)`.
         scope: The variables whose noise may carry the change; None is all.
+        constraints: What may not change, beside what the model declares: for each variable `"fixed"`, `"up"`, `"down"`,
+            a range such as `(18, None)`, or the labels that will do; None lifts what the model declares. A factual
+            value is always allowed.
+        inside: `"seen"` keeps numbers inside the range that the fit saw, or their factual value if that is outside.
 
     Returns:
         The answer. `moved` says which noise carried the change, `error` how far a fresh prediction from the noise
@@ -84,8 +93,10 @@ def backtrack(
     check_type(solver, Solver, "solver")
     question = read_question(scm, factual, antecedent)
     read = read_checked(scm, question, distance)
-    search = Search(scm, solver, read, read_names(scope, tuple(scm.graph), "scope"))
-    worlds, statuses = find_mode(search, question)
+    names = read_names(scope, tuple(scm.graph), "scope")
+    limits = read_limits(scm, question.x, names, tuple(question.asked), constraints, inside)
+    question = question.within(limits.asked, scm)
+    worlds, statuses = find_mode(Search(scm, solver, read, limits.scope), question)
 
     with torch.no_grad():
         return answer(scm, question, (worlds.x, worlds.u), read, statuses, certainty=worlds.certainty)
@@ -102,9 +113,49 @@ def read_checked(scm: SCM, question: Question, distance: Any) -> Distances:
 
 
 def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
-    """Finds the nearest world of every row, a chunk at a time, and says what happened to each row."""
+    """Finds the nearest world of every row within its limits, and says what happened to each row.
+
+    A limit is asked for only once the nearest world breaks it (constraint generation): most never bind.
+    """
+    early = _early(search, question)
+    asked = {**question.asked, **{name: question.limits[name] for name in early}}
+    worlds, statuses = _find(search, replace(question, asked=asked))
+    late = [name for name in question.limits if name not in early]
+    needed = torch.zeros(question.rows, len(late), dtype=torch.bool, device=search.scm.device)
+    for _ in late:
+        held = statuses.converged
+        broken = torch.stack([question.limits[name].missed(worlds.x[name]).amax(-1) > 0 for name in late], -1)
+        rows = (held & (broken & ~needed).any(-1)).nonzero().squeeze(-1)
+        if not len(rows):
+            break
+        worlds = worlds if needed.any() else worlds.copy()
+        needed[rows] |= broken[rows]
+        for part, names in rows_of_sets(needed[rows], late):
+            some = question.select(rows[part])
+            limited = {**select(asked, rows[part]), **{name: some.limits[name] for name in names}}
+            found, said = _find(search, replace(some, asked=limited))
+            worlds.put(rows[part], found)
+            statuses = statuses.put(rows[part], said)
+
+    return worlds, statuses
+
+
+def _early(search: Search, question: Question) -> list[str]:
+    """The limits that are asked for from the start: values, classes and whole numbers upstream of what is asked."""
+    scm = search.scm
+    upstream = scm.graph.ancestors(*question.asked)
+
+    return [
+        name
+        for name, each in question.limits.items()
+        if name in upstream and (scm.variables[name].discrete or not each.interval)
+    ]
+
+
+def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
+    """Finds the nearest worlds a chunk at a time."""
     scm, asked = search.scm, question.asked
-    outside = _outside(scm, asked)
+    outside = _outside(scm, question)
     discrete = undecided(scm, asked, search.scope)
     aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
     solver = search.solver
@@ -121,25 +172,29 @@ def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
             shown.advance()
     worlds = join(parts)
     if not sparse and solver.pins:
-        _search_steps(search, question, _aims(scm, question, outside.any(0), lone=False), worlds, outside.any(0))
+        open_aims = _aims(scm, question, outside.any(0), lone=False)
+        worlds = _search_steps(search, question, open_aims, worlds, outside.any(0))
 
-    return worlds, _say(search.problem(aims), worlds.status, outside)
+    return worlds, _say(search.problem(aims), worlds.status, outside, question.forbidden)
 
 
 def _search_steps(
     search: Search, question: Question, aims: Mapping[str, Asked], worlds: Worlds, outside: Tensor
-) -> None:
-    """Searches without derivatives where they are of no use, and keeps what is nearer than what a solver found."""
+) -> Worlds:
+    """Searches without derivatives where they are of no use, and takes what is nearer than what a solver found."""
     sought = (worlds.status == SolverStatus.ZERO_GRADIENT) | _on_a_step(search.scm, aims, worlds)
     rows = (sought & ~outside).nonzero().squeeze(-1)
     if not len(rows) or not is_searchable(search, aims):
-        return
+        return worlds
 
+    worlds = worlds.copy()
     for part in rows.split(SEARCHED_CHUNK):
         asked, before = question.select(part), worlds.take(part)
         found = search_spheres(search, asked, select(aims, part))
         better = found.cost(asked.u, search.distance) < before.cost(asked.u, search.distance)
         worlds.put(part[better], found.take(better.nonzero().squeeze(-1)))
+
+    return worlds
 
 
 def _on_a_step(scm: SCM, aims: Mapping[str, Asked], worlds: Worlds) -> Tensor:
@@ -166,10 +221,8 @@ def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[
         if asked.interval:
             aim = inside_bounds(scm, name, asked)
         if asked.interval and lone:
-            nearest = torch.where(asked.missed(x) == 0, x, x.clamp(aim.lower, aim.upper))
-            aim = Asked(nearest, nearest, False)
-        lower, upper = (torch.where(outside.unsqueeze(-1), x, end) for end in (aim.lower, aim.upper))
-        aims[name] = Asked(lower, upper, aim.interval)
+            aim = Asked.value(torch.where(asked.missed(x) == 0, x, aim.nearest(x)))
+        aims[name] = aim.standing(outside, x)
 
     return aims
 
@@ -177,25 +230,26 @@ def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[
 def inside_bounds(scm: SCM, name: str, asked: Asked) -> Asked:
     """The part of an interval inside the bounds of its variable; that of numbers is shrunk by an interior margin."""
     variable = scm.variables[name]
+    if asked.labels is not None:
+        return asked
     lower, upper = (0.0, len(variable.levels) - 1.0) if variable.levels else (variable.lower, variable.upper)
     inside = Asked(asked.lower.clamp(min=lower), asked.upper.clamp(max=upper), True)
 
     return inside if variable.discrete else inside.shrunk(scm.schema.sd(name))
 
 
-def _outside(scm: SCM, asked: Mapping[str, Asked]) -> Tensor:
-    """Which variables of the antecedent, in order, are asked to leave their bounds, with shape `(asked, rows)`."""
-    supports = {name: scm.variables[name].support for name in asked}
+def _outside(scm: SCM, question: Question) -> Tensor:
+    """Which variables of the antecedent, in order, are asked to leave bounds or limits, with shape `(asked, rows)`."""
+    masks = []
+    for name, asked in question.asked.items():
+        lower, upper = scm.variables[name].support
+        beyond = ((asked.upper <= lower) | (asked.lower >= upper)).any(-1)
+        masks.append(beyond | question.forbidden.get(name, torch.zeros_like(beyond)))
 
-    return torch.stack(
-        [
-            ((each.upper <= supports[name][0]) | (each.lower >= supports[name][1])).any(-1)
-            for name, each in asked.items()
-        ]
-    )
+    return torch.stack(masks)
 
 
-def _say(problem: ModeProblem, status: Tensor, outside: Tensor) -> RowStatuses:
+def _say(problem: ModeProblem, status: Tensor, outside: Tensor, forbidden: Mapping[str, Tensor]) -> RowStatuses:
     """Says in words what happened to each row."""
     solver, names = problem.solver, ", ".join(map(repr, problem.aims))
     words = {Outcome(each): status_of(Outcome(each), solver=repr(solver), names=names) for each in SolverStatus}
@@ -213,6 +267,8 @@ def _say(problem: ModeProblem, status: Tensor, outside: Tensor) -> RowStatuses:
         outcome[rows] = int(Outcome.OUT_OF_BOUNDS)
         said = status_of(Outcome.OUT_OF_BOUNDS, name=name, lower=variable.lower, upper=variable.upper)
         left.append((rows, said))
+        if name in forbidden:
+            left.append((forbidden[name], status_of(Outcome.FORBIDDEN, name=name)))
 
     return RowStatuses(outcome, words, tuple(left), solver.feasibility_tolerance)
 

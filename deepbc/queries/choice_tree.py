@@ -26,7 +26,8 @@ from deepbc.data.variables import Variable
 from deepbc.distances import Distances
 from deepbc.mechanisms import Discrete
 from deepbc.numerics.batched import concat_last, join, repeat, select
-from deepbc.queries.question import Asked, Question
+from deepbc.queries.asked import Asked
+from deepbc.queries.question import Question
 from deepbc.queries.rest_model import Normal, RestModel, Tangent
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns
@@ -339,7 +340,9 @@ def _legal(variable: Variable, candidates: Tensor, x: Tensor, asked: Asked | Non
     legal = torch.ones(len(x), len(candidates), dtype=torch.bool, device=x.device)
     if variable.whole and variable.upper - variable.lower >= MAX_WHOLE:
         legal &= (candidates.T - x).abs() <= _reach(variable)
-    if asked is not None:
+    if asked is not None and asked.labels is not None:
+        legal &= asked.labels
+    elif asked is not None:
         wide = candidates.unsqueeze(0)
         inside = (wide >= asked.lower.unsqueeze(1)) & (wide <= asked.upper.unsqueeze(1))
         legal &= inside.all(-1)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from deepbc.mechanisms import Discrete, Mechanism
 from deepbc.numerics.truncated_normal import truncated
-from deepbc.queries.question import Asked
+from deepbc.queries.asked import Asked
 from deepbc.scm.completion import Completion
 
 

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from deepbc.distances import Distances
 from deepbc.numerics.batched import repeat, select
+from deepbc.queries.asked import Asked
 from deepbc.queries.choice_tree import Choices, ChoiceTree
-from deepbc.queries.question import Asked
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm import SCM
@@ -67,15 +67,15 @@ class ChoiceSolver(Protocol):
 def undecided(scm: SCM, asked: Mapping[str, Asked], scope: Collection[str]) -> tuple[str, ...]:
     """The discrete variables upstream of what is asked, or asked to lie in an interval, that are to be chosen.
 
-    One that nothing in scope can change is not, nor one that is asked to have a value; an interval that is asked alone,
-    with no such variable upstream, is not either: its nearest value is the best.
+    One that nothing in scope can change is not, unless a set of labels is asked of it, nor one that is asked to have a
+    value; an interval that is asked alone, with no such variable upstream, is neither: its nearest value is the best.
     """
     roles = Roles.of(scm, asked, scope)
-    discrete = [name for name in roles.names if name in roles.discrete and name not in roles.fixed]
-    upstream = [name for name in discrete if name not in asked]
-    intervals = [name for name in discrete if name in asked and asked[name].interval]
+    sets = {name for name, each in asked.items() if each.labels is not None}
+    discrete = [name for name in roles.names if name in roles.discrete and (name in sets or name not in roles.fixed)]
+    alone = len(asked) == 1 and all(name in asked for name in discrete)
 
-    return tuple(name for name in discrete if name in upstream or (name in intervals and (upstream or len(asked) > 1)))
+    return tuple(name for name in discrete if name not in asked or name in sets or (asked[name].interval and not alone))
 
 
 def enumerable(scm: SCM, names: Sequence[str]) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ class _Search:
         question, values = self.tree.question, {}
         for name, asked in self.tree.allowed.items():
             x = question.x[name]
-            values[name] = x if asked is None else torch.maximum(torch.minimum(x, asked.upper), asked.lower)
+            values[name] = x if asked is None else asked.nearest(x)
         every = torch.arange(question.rows, device=self.tree.scm.device)
 
         return self.solver.solve(every, values)
@@ -226,4 +226,4 @@ class _Search:
         if asked is None:
             return x
 
-        return torch.maximum(torch.minimum(x, asked.upper[rows]), asked.lower[rows])
+        return select(asked, rows).nearest(x)

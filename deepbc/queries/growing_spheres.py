@@ -19,8 +19,9 @@ from torch import Tensor
 
 from deepbc.numerics.batched import select
 from deepbc.numerics.seeding import generator
+from deepbc.queries.asked import Asked
 from deepbc.queries.nearest import Search
-from deepbc.queries.question import Asked, Question
+from deepbc.queries.question import Question
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm.completion import Known, Nearest, Noise, Source, Value, complete_rows

@@ -72,7 +72,7 @@ def _check_forced(value: Tensor, interval: bool, name: str) -> Tensor:
     """Returns the value to which a variable is forced."""
     if interval:
         raise DataError(
-            f"antecedent {name!r}: an intervention forces a value, got an interval. Give a value, or ask backtrack."
+            f"antecedent {name!r}: an intervention forces a value, got more than one. Give a value, or ask backtrack."
         )
 
     return value

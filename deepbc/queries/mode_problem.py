@@ -19,8 +19,9 @@ from torch import Tensor
 from deepbc.distances import Distances
 from deepbc.mechanisms.regions import NOISE_MARGIN
 from deepbc.numerics.batched import concat_last
+from deepbc.queries.asked import Asked
 from deepbc.queries.jacobians import has_chain_rule, implied_and_jacobian
-from deepbc.queries.question import Asked, Question
+from deepbc.queries.question import Question
 from deepbc.queries.roles import Roles
 from deepbc.queries.search_model import excess, in_noise_precision
 from deepbc.queries.worlds import Columns, Worlds

@@ -4,15 +4,18 @@ __all__ = ["Search", "solve"]
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from torch import Tensor
 
 from deepbc.distances import Distances
 from deepbc.numerics.batched import select
+from deepbc.queries.active_set import solve_within
+from deepbc.queries.asked import Asked
 from deepbc.queries.choice_tree import ChoiceTree
 from deepbc.queries.discrete_search import search_discrete, undecided
 from deepbc.queries.mode_problem import ModeProblem
-from deepbc.queries.question import Asked, Question
+from deepbc.queries.question import Question
 from deepbc.queries.search_model import relaxed
 from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm import SCM
@@ -38,12 +41,26 @@ class Search:
         """The problem for given aims, if need be with another model or solver."""
         return ModeProblem.of(scm or self.scm, solver or self.solver, self.distance, self.scope, aims)
 
+    def inner(self, aims: Mapping[str, Asked]) -> list[str]:
+        """The numbers asked to lie in an interval whose own noise can meet either end."""
+        if not self.solver.pins or self.solver.supports(()) is not None:
+            return []
+
+        return [
+            name
+            for name, aim in aims.items()
+            if aim.interval
+            and name in self.scope
+            and not self.scm.variables[name].discrete
+            and self.scm.mechanisms[name].pinnable
+        ]
+
 
 def solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
     """Finds the nearest worlds of a chunk of rows."""
     discrete = undecided(search.scm, aims, search.scope)
     if not discrete or not question.rows:
-        return search.problem(aims).solve(question)
+        return solve_within(search.problem, question, aims, search.inner(aims))
 
     return _solve_discrete(search, question, aims, discrete)
 
@@ -64,10 +81,11 @@ def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked
     found = search_discrete(tree, choose, search.distance)
 
     pinned = {name: found.x[name] for name in discrete if name not in choose.follow}
-    worlds = _pinned(search, aims, pinned, choose.follow).solve(question)
+    worlds = _solve_pinned(search, question, aims, pinned, choose.follow)
     lost = found.cost(inner.u, search.distance) < worlds.cost(question.u, search.distance) - LEAST_LOSS
     if lost.any():
-        again = _pinned(replace(search, solver=solver.screening()), aims, pinned, choose.follow).solve(question)
+        worlds = worlds.copy()
+        again = _solve_pinned(replace(search, solver=solver.screening()), question, aims, pinned, choose.follow)
         worlds.put(lost.nonzero().squeeze(-1), again.take(lost.nonzero().squeeze(-1)))
     unmet = (found.status != SolverStatus.CONVERGED) & (worlds.status != SolverStatus.CONVERGED)
     worlds.status[unmet] = found.status[unmet]
@@ -76,16 +94,22 @@ def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked
     return worlds
 
 
-def _pinned(
-    search: Search, aims: Mapping[str, Asked], values: Columns, follow: Collection[str], relax: Collection[str] = ()
-) -> ModeProblem:
-    """The problem with given values of discrete variables, and smooth stand-ins for the laws of some others."""
+def _solve_pinned(
+    search: Search,
+    question: Question,
+    aims: Mapping[str, Asked],
+    values: Columns,
+    follow: Collection[str],
+    relax: Collection[str] = (),
+    cutoff: Tensor | None = None,
+) -> Worlds:
+    """Solves with given values of discrete variables, and smooth stand-ins for the laws of some others."""
     wanted = {name: each for name, each in aims.items() if name not in values}
-    wanted |= {name: Asked(each, each, False) for name, each in values.items()}
+    wanted |= {name: Asked.value(each) for name, each in values.items()}
     model = relaxed(search.scm, relax) if relax else search.scm
     model = relaxed(model, follow, straight_through=True) if follow else model
 
-    return search.problem(wanted, scm=model)
+    return solve_within(partial(search.problem, scm=model), question, wanted, search.inner(wanted), cutoff)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +122,9 @@ class _ChoiceSolver:
     follow: frozenset[str]
 
     def solve(self, rows: Tensor, values: Columns, relax: Collection[str] = (), cutoff: Tensor | None = None) -> Worlds:
-        return self._problem(rows, values, relax).solve(self.question.select(rows), cutoff)
-
-    def _problem(self, rows: Tensor, values: Columns, relax: Collection[str]) -> ModeProblem:
         search = replace(self.search, solver=self.search.solver.screening())
         pinned = {name: each for name, each in values.items() if name not in self.follow}
         aims = {name: select(each, rows) for name, each in self.aims.items()}
+        relax = [name for name in relax if name not in self.follow]
 
-        return _pinned(search, aims, pinned, self.follow, [name for name in relax if name not in self.follow])
+        return _solve_pinned(search, self.question.select(rows), aims, pinned, self.follow, relax, cutoff)

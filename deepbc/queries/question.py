@@ -1,10 +1,10 @@
 """What is asked: of which factual worlds, and a value or an interval for each variable of the antecedent."""
 
-__all__ = ["Asked", "Question", "read_question"]
+__all__ = ["Question", "read_question"]
 
 import math
 from collections.abc import Iterable, Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,44 +14,11 @@ from deepbc._validation import check_batches, check_finite, name_rows, pick
 from deepbc.data.reading import align, index_of, read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
-from deepbc.numerics.batched import select
-from deepbc.queries.antecedents import Interval
+from deepbc.numerics.batched import map_tensors, select
+from deepbc.queries.antecedents import Interval, LabelSet
+from deepbc.queries.asked import Asked
 from deepbc.scm import SCM
 from deepbc.scm.completion import complete_read
-
-# Intervals are shrunk by so many standard deviations at each end, so that rounding cannot leave them.
-INTERIOR_MARGIN = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The ends between which a variable is asked to lie, with shape `(rows, value)`; a value has both in one.
-
-    Args:
-        lower: The lower end.
-        upper: The upper end.
-        interval: Whether it is an interval.
-    """
-
-    lower: Tensor
-    upper: Tensor
-    interval: bool
-
-    def missed(self, x: Tensor) -> Tensor:
-        """How far each component lies outside, with the shape of the values."""
-        return torch.maximum(self.lower - x, x - self.upper).clamp_min(0.0)
-
-    def finite(self) -> "Asked":
-        """The same with the other end in the place of an infinite one."""
-        lower = torch.where(self.lower.isfinite(), self.lower, self.upper)
-
-        return Asked(lower, torch.where(self.upper.isfinite(), self.upper, self.lower), self.interval)
-
-    def shrunk(self, sd: Tensor) -> "Asked":
-        """The interval without an interior margin at both ends, at most to its middle."""
-        margin = torch.minimum(INTERIOR_MARGIN * sd.expand_as(self.lower), (self.upper - self.lower) / 2)
-
-        return Asked(self.lower + margin, self.upper - margin, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +28,12 @@ class Question:
     Args:
         x: Factual values by variable, with shape `(rows, value)`.
         u: Factual noise by variable, with shape `(rows, noise)`.
-        asked: The antecedent.
+        asked: What has to hold: the antecedent, within the limits of its variables.
         batch: The batch shape of the answer.
         index: The labels of the rows, where they came in a data frame.
+        antecedent: The antecedent as it was asked.
+        limits: What has to hold of other variables, once they change.
+        forbidden: For each variable of the antecedent that is limited, the rows that ask for what its limit forbids.
     """
 
     x: Mapping[str, Tensor]
@@ -71,6 +41,9 @@ class Question:
     asked: Mapping[str, Asked]
     batch: torch.Size
     index: Any = None
+    antecedent: Mapping[str, Asked] = field(default_factory=dict)
+    limits: Mapping[str, Asked] = field(default_factory=dict)
+    forbidden: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -79,9 +52,24 @@ class Question:
 
     def select(self, rows: Tensor | slice) -> "Question":
         """Takes the given rows."""
-        x = select(self.x, rows)
+        parts = {name: select(getattr(self, name), rows) for name in ("x", "u", "asked", "limits", "forbidden")}
 
-        return Question(x, select(self.u, rows), select(self.asked, rows), next(iter(x.values())).shape[:1])
+        return Question(**parts, batch=next(iter(parts["x"].values())).shape[:1])
+
+    def within(self, limits: Mapping[str, Asked], scm: SCM) -> "Question":
+        """The same within limits of its variables."""
+        asked, forbidden = dict(self.asked), {}
+        for name in asked:
+            if name in limits:
+                levels = scm.variables[name].levels
+                asked[name], forbidden[name] = asked[name].within(limits[name], len(levels) if levels else 0)
+        others = {name: each for name, each in limits.items() if name not in asked}
+
+        return replace(self, asked=asked, limits=others, forbidden=forbidden)
+
+    def strict(self) -> "Question":
+        """The same with all limits asked for from the start."""
+        return replace(self, asked={**self.asked, **self.limits}, limits={})
 
 
 def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
@@ -108,12 +96,15 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
     def flat(rows: Tensor) -> Tensor:
         return rows.expand(*batch, -1).reshape(batch.numel(), rows.shape[-1])
 
+    wanted = {name: map_tensors(flat, each) for name, each in asked.items()}
+
     return Question(
         {name: flat(rows) for name, rows in x.items()},
         {name: flat(rows) for name, rows in u.items()},
-        {name: Asked(flat(each.lower), flat(each.upper), each.interval) for name, each in asked.items()},
+        wanted,
         batch,
         _row_labels(index, aligned.values(), batch),
+        wanted,
     )
 
 
@@ -129,6 +120,8 @@ def _aligned(asked: Any, index: Any, where: str) -> Any:
     """What is asked of a variable, a Series in the order of the factual rows."""
     if isinstance(asked, Interval):
         return Interval(align(asked.lower, index, where), align(asked.upper, index, where))
+    if isinstance(asked, LabelSet):
+        return LabelSet(tuple(align(each, index, where) for each in asked.labels), asked.excluded)
 
     return align(asked, index, where)
 
@@ -145,6 +138,8 @@ def _row_labels(index: Any, asked: Iterable[Any], batch: torch.Size) -> Any:
 def _read_one(scm: SCM, name: str, asked: Any) -> Asked:
     where = f"antecedent {name!r}"
     variable = scm.variables[name]
+    if isinstance(asked, LabelSet):
+        return _read_labels(scm, name, asked, where)
     if not isinstance(asked, Interval):
         value = variable.encode(_column(scm, name, asked, where), where).to(device=scm.device, dtype=scm.dtype)
         check_finite(value, where)
@@ -160,6 +155,22 @@ def _read_one(scm: SCM, name: str, asked: Any) -> Asked:
         lower, upper = lower.ceil(), upper.floor()
 
     return Asked(lower, upper, True)
+
+
+def _read_labels(scm: SCM, name: str, asked: LabelSet, where: str) -> Asked:
+    """Reads a set of labels, of which some is left."""
+    variable = scm.variables[name]
+    if variable.levels is None:
+        raise DataError(f"{where}: {asked!r} asks for labels of a {variable.kind}. Ask for a value or an interval.")
+    if not asked.labels:
+        raise DataError(f"{where}: expected at least one label, got {asked!r}.")
+    codes = torch.broadcast_tensors(*(variable.levels.codes(each, where).to(scm.device) for each in asked.labels))
+    places = torch.arange(len(variable.levels), device=scm.device)
+    there = (torch.stack(codes).unsqueeze(-1) == places).any(0) ^ asked.excluded
+    if not there.any(-1).all():
+        raise DataError(f"{where}: {asked!r} leaves no label of {list(variable.levels.items)}. Name fewer.")
+
+    return Asked.one_of(there, there.new_zeros((*there.shape[:-1], variable.dim), dtype=scm.dtype))
 
 
 def _end(scm: SCM, name: str, open_end: float, end: Any, where: str) -> Tensor:

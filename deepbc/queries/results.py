@@ -57,6 +57,7 @@ class Counterfactual:
         error: How far a fresh prediction from the noise misses the antecedent, in standard deviations of the variable,
             with shape `(*batch,)`.
         farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
+        unseen: Whether each number lies outside the range that the fit saw, by variable, with shape `(*batch,)`.
         clipped: The number of pixels that a law cut to their range by more than a grey level, with shape `(*batch,)`;
             0 but for an image that keeps what its decoder misses.
         certainty: One minus the chance that a nearer world was missed, with shape `(*rows,)`: 1 where no choice of
@@ -77,6 +78,7 @@ class Counterfactual:
     distance: Tensor
     error: Tensor
     farthest: Tensor
+    unseen: Mapping[str, Tensor]
     clipped: Tensor
     certainty: Tensor
     status: Any
@@ -152,11 +154,21 @@ class Counterfactual:
         columns |= {f"moved {name}": column for name, column in self.moved.items()}
         columns |= {"distance": self.distance, "error": self.error, "farthest": self.farthest}
         columns["certainty"] = np.broadcast_to(np.asarray(self.certainty), tuple(self.batch))
+        columns["unseen"] = self._unseen()
         if self.diagnostics:
             said = {"r_hat": self.diagnostics.r_hat, "effective": self.diagnostics.effective}
             columns |= {name: each.expand(self.batch) for name, each in said.items()}
 
         return columns | {"status": self._statuses()}
+
+    def _unseen(self) -> "np.ndarray[Any, Any]":
+        """The variables outside what the fit saw, with commas between."""
+        said = np.full(tuple(self.batch), "", dtype=object)
+        for name, there in self.unseen.items():
+            mask = np.asarray(there)
+            said[mask] = [f"{before}, {name}" if before else name for before in said[mask]]
+
+        return said
 
     def _statuses(self) -> "np.ndarray[Any, Any]":
         return np.broadcast_to(np.asarray(self.status, dtype=object), tuple(self.batch))

@@ -18,7 +18,7 @@ References:
 
 __all__ = ["backtrack_samples"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -26,14 +26,17 @@ import torch
 from torch import Tensor
 
 from deepbc._validation import check_count, check_type
+from deepbc.errors import SettingError
 from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
+from deepbc.queries.asked import Asked
 from deepbc.queries.backtracking import find_mode, read_checked
-from deepbc.queries.discrete_search import combinations_of, enumerable, undecided
+from deepbc.queries.constraints import read_limits
+from deepbc.queries.discrete_search import MOST_COMBINATIONS, combinations_of, enumerable, undecided
 from deepbc.queries.nearest import Search
-from deepbc.queries.question import Asked, Question, read_question
+from deepbc.queries.question import Question, read_question
 from deepbc.queries.results import Counterfactual, Diagnostics
 from deepbc.queries.sample_target import SampledWorlds, SampleTarget
 from deepbc.queries.status import Outcome, RowStatuses, status_of
@@ -63,6 +66,8 @@ def backtrack_samples(
     sampler: Sampler | None = None,
     distance: Any = None,
     scope: Sequence[str] | None = None,
+    constraints: Mapping[str, Any] | None = None,
+    inside: str | None = None,
 ) -> Counterfactual:
     r"""Draws worlds in which the antecedent holds, all laws kept, as likely as they are near: :math:`\propto \exp(-d)`.
 
@@ -73,12 +78,14 @@ def backtrack_samples(
         scm: The fitted model.
         factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
         antecedent: For each variable one value for all rows or one a row, or an interval: `at_least`, `at_most`,
-            `between`. One factual row with many values gives as many rows.
+            `between`, or labels: `one_of`, `other_than`. One factual row with many values gives as many rows.
         samples: How many worlds to draw for each row.
         seed: The seed; the same seed gives the same samples of a row, whatever the other rows are. None draws afresh.
         sampler: How samples are drawn; `Hamiltonian()` by default.
         distance: How far two noises are apart, as for `backtrack`; weights are to be positive.
         scope: The variables whose noise may differ from the factual one; None is all.
+        constraints: What may not change, as for `backtrack`.
+        inside: `"seen"` keeps numbers inside the range that the fit saw, as for `backtrack`.
 
     Returns:
         The answer with the samples in front, so that `values`, `noise`, `moved`, `distance` and `error` have shape
@@ -98,10 +105,14 @@ def backtrack_samples(
     check_count(samples, "samples", least=1)
     question = read_question(scm, factual, antecedent)
     read = read_checked(scm, question, distance)
-    names = read_names(scope, tuple(scm.graph), "scope")
+    limits = read_limits(
+        scm, question.x, read_names(scope, tuple(scm.graph), "scope"), tuple(question.asked), constraints, inside
+    )
+    question, names = question.within(limits.asked, scm).strict(), limits.scope
     search = Search(scm, sampler.solver if read.squared else Exact(), read, names)
     target = SampleTarget.of(scm, sampler, read, names, question)
     classes = enumerable(scm, [name for name in undecided(scm, question.asked, names) if name in names])
+    _check_sets(question.asked, classes)
     draw: _Draw = _Mixture(search, target, tuple(combinations_of(scm, classes))) if classes else _Single(search, target)
 
     modes = draw.find_modes(question)
@@ -247,9 +258,9 @@ class _Mixture:
             values = torch.stack([each[name] for each in self.combinations]).repeat(rows, 1)
             if name in asked:
                 allowed &= asked[name].missed(values).amax(-1) == 0
-            asked[name] = Asked(values, values, False)
+            asked[name] = Asked.value(values)
 
-        return Question(many.x, many.u, asked, many.batch), allowed
+        return replace(many, asked=asked), allowed
 
 
 def _mix(drawn: SampledWorlds, weight: Tensor, index: Tensor, job: _Job) -> SampledWorlds:
@@ -320,9 +331,19 @@ class _Store:
         self.trusted[rows] = part.draws.trusted
 
 
+def _check_sets(asked: Mapping[str, Asked], classes: Collection[str]) -> None:
+    """Sets of labels are sampled class by class."""
+    others = [name for name, each in asked.items() if each.labels is not None and name not in classes]
+    if others:
+        raise SettingError(
+            f"samples: a set of labels is asked of {others[0]!r}, whose noise is out of scope, or beside more "
+            f"combinations of classes than {MOST_COMBINATIONS}. Ask for one label, or keep other categories fixed."
+        )
+
+
 def _held(question: Question) -> list[Tensor]:
     """What a row is made of: its factual values and what is asked of it."""
-    ends = [end for each in question.asked.values() for end in (each.lower, each.upper)]
+    ends = [end for each in question.asked.values() for end in (each.lower, each.upper, each.labels) if end is not None]
 
     return [column.double().cpu() for column in (*question.x.values(), *ends)]
 

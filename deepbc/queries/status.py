@@ -62,6 +62,7 @@ class Outcome(IntEnum):
     FORCED_MISS = 15
     UNTRUSTED = 16
     DIVERGED = 17
+    FORBIDDEN = 18
 
 
 _DONE, _NONE, _PART = "converged", "infeasible", "not converged"
@@ -114,6 +115,11 @@ TABLE: Mapping[Outcome, tuple[str, str, str]] = {
         _NONE,
         "{name!r} is asked to leave its bounds ({lower:g}, {upper:g}). The row is left as it was.",
         "Ask for a value inside the bounds.",
+    ),
+    Outcome.FORBIDDEN: (
+        _NONE,
+        "{name!r} is asked for what its constraint forbids. The row is left as it was.",
+        "Ask for what is allowed, or lift the constraint.",
     ),
     Outcome.MISSED: (
         _PART,

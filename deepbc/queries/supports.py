@@ -7,7 +7,7 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.3, sparsity.
 """
 
-__all__ = ["search_supports"]
+__all__ = ["rows_of_sets", "search_supports"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from deepbc.numerics.batched import select
+from deepbc.queries.asked import Asked
 from deepbc.queries.nearest import Search, solve
-from deepbc.queries.question import Asked, Question
+from deepbc.queries.question import Question
 from deepbc.queries.worlds import Worlds
 from deepbc.solvers.base import SupportSearch
 
@@ -68,7 +69,7 @@ def _grow_supports(
     kept = torch.zeros_like(moved, dtype=torch.bool)
     for rank in range(rule.keep):
         cost = torch.full_like(moved, torch.inf)
-        for rows, scope in _alike(kept, movable):
+        for rows, scope in rows_of_sets(kept, movable):
             for k, name in enumerate(movable):
                 if name not in scope:
                     cost[rows, k] = attempt(rows, (*scope, name))
@@ -78,11 +79,11 @@ def _grow_supports(
         kept[torch.arange(len(kept)), chosen] = True
         if rank + 1 == rule.keep:
             largest = torch.zeros_like(kept).scatter(-1, moved.topk(rule.keep, -1).indices, True)
-            for rows, scope in _alike(largest, movable):
+            for rows, scope in rows_of_sets(largest, movable):
                 attempt(rows, scope)
 
 
-def _alike(kept: Tensor, names: Sequence[str]) -> list[tuple[Tensor, tuple[str, ...]]]:
+def rows_of_sets(kept: Tensor, names: Sequence[str]) -> list[tuple[Tensor, tuple[str, ...]]]:
     """The rows of each set of variables, from masks `(rows, variables)`."""
     sets, which = kept.unique(dim=0, return_inverse=True)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
-from deepbc.numerics.batched import select
+from deepbc.numerics.batched import map_tensors, select
 from deepbc.solvers.problem import SolverStatus
 
 # Rows of tensors by variable, each with shape `(rows, dim)`.
@@ -32,8 +32,12 @@ class Worlds:
     status: Tensor
     certainty: Tensor
 
+    def copy(self) -> "Worlds":
+        """A copy that may be changed: what no change reached shares its memory with the question."""
+        return map_tensors(torch.clone, self)
+
     def put(self, rows: Tensor, other: "Worlds") -> None:
-        """Puts other rows in the place of the given ones."""
+        """Puts other rows in the place of the given ones; the worlds are to be a copy."""
         for mine, theirs in ((self.x, other.x), (self.u, other.u)):
             for name, each in mine.items():
                 each[rows] = theirs[name]

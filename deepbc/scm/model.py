@@ -17,6 +17,7 @@ from torch import Tensor
 
 from deepbc._validation import check_count, check_graph, check_type, pick
 from deepbc.data.categories import Label
+from deepbc.data.constraints import Constraint, read_constraints
 from deepbc.data.variables import OPEN, Family, Variable, read_bounds
 from deepbc.data.world import World
 from deepbc.errors import SettingError
@@ -45,6 +46,8 @@ class SCM:
         types: Types by variable: `"real"`, `"integer"`, `"category"`, or the ordered levels of one, lowest first. One
             that is not named shows in the data: text, truth values and columns of two values are categories, and
             columns of integers whole numbers.
+        constraints: What may not change in answers, by variable: `"fixed"`, `"up"`, `"down"`, a range such as
+            `(18, None)`, or the labels that will do. A factual value is always allowed.
 
     `report` has what the last fit of each variable said; it is saved with the model.
 
@@ -60,6 +63,7 @@ class SCM:
     variables: Mapping[str, Variable]
     bounds: Mapping[str, tuple[float, float]]
     types: Mapping[str, str | tuple[Label, ...]]
+    constraints: Mapping[str, Constraint]
     report: FitReport
     device: torch.device
     dtype: torch.dtype
@@ -71,6 +75,7 @@ class SCM:
         *,
         bounds: Mapping[str, Sequence[float | None]] | None = None,
         types: Mapping[str, str | Sequence[Label]] | None = None,
+        constraints: Mapping[str, Any] | None = None,
     ) -> None:
         check_graph(graph, CausalGraph)
         mechanisms, bounds = mechanisms or {}, bounds or {}
@@ -82,6 +87,7 @@ class SCM:
         self.graph = graph
         self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
         self.types = read_types(types or {}, tuple(graph))
+        self.constraints = read_constraints(constraints or {}, tuple(graph))
         self.mechanisms = {name: _settings_of(mechanisms[name]) if name in mechanisms else Flow() for name in graph}
         # The others get the default mechanism of their type at each fit.
         self._chosen = frozenset(mechanisms)
@@ -256,7 +262,7 @@ class SCM:
         kept = frozenset(other.graph)
         other.report = FitReport(tuple(each for each in self.report if each.name in kept))
         other._chosen = self._chosen & kept
-        for field in ("bounds", "types", "mechanisms", "variables"):
+        for field in ("bounds", "types", "constraints", "mechanisms", "variables"):
             setattr(other, field, {name: each for name, each in getattr(self, field).items() if name in kept})
 
         return other
@@ -281,7 +287,9 @@ class SCM:
         from deepbc.storage import write_folder
 
         self.schema.check_fitted()
-        write_folder(folder, KIND, *describe(self.graph, self.variables, self.mechanisms, self.report))
+        write_folder(
+            folder, KIND, *describe(self.graph, self.variables, self.mechanisms, self.report, self.constraints)
+        )
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
@@ -289,8 +297,8 @@ class SCM:
         from deepbc.scm.serialization import rebuild
         from deepbc.storage import read_folder
 
-        graph, variables, mechanisms, report = rebuild(*read_folder(folder, KIND), where=str(folder))
-        scm = cls(graph)
+        graph, variables, mechanisms, report, constraints = rebuild(*read_folder(folder, KIND), where=str(folder))
+        scm = cls(graph, constraints=constraints)
         scm.variables, scm.mechanisms, scm.report = variables, mechanisms, report
         scm._chosen = frozenset(mechanisms)
         scm.bounds = {name: (each.lower, each.upper) for name, each in variables.items() if each.bounded}

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
 from deepbc.data.categories import Levels
+from deepbc.data.constraints import Constraint, read_constraints
 from deepbc.data.variables import Family, Variable, read_bounds
-from deepbc.errors import GraphError, SettingError, StorageError
+from deepbc.errors import GraphError, SettingError, StorageError, UnknownNameError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Mechanism
 from deepbc.mechanisms.registry import law_called, name_of
@@ -32,6 +33,7 @@ class _Variable(_Record):
     levels: tuple[bool | float | str, ...] | None = None
     ordered: bool = False
     whole: bool = False
+    span: tuple[float, float] | None = None
 
 
 class _Mechanism(_Record):
@@ -56,10 +58,15 @@ class _Model(_Record):
     variables: dict[str, _Variable]
     mechanisms: dict[str, _Mechanism]
     report: tuple[_Fit, ...] = ()
+    constraints: dict[str, str | tuple[bool | float | str | None, ...]] = Field(default_factory=dict)
 
 
 def describe(
-    graph: CausalGraph, variables: Mapping[str, Variable], mechanisms: Mapping[str, Mechanism], report: FitReport
+    graph: CausalGraph,
+    variables: Mapping[str, Variable],
+    mechanisms: Mapping[str, Mechanism],
+    report: FitReport,
+    constraints: Mapping[str, Constraint],
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Writes a model as the content of a manifest and the tensors beside it."""
     model = _Model(
@@ -68,6 +75,7 @@ def describe(
         mechanisms={name: _write_mechanism(name, mechanisms[name]) for name in graph},
         # A variable without a density has no likelihood, and JSON has no NaN.
         report=tuple(_Fit(**asdict(each) | {"nll": None if math.isnan(each.nll) else each.nll}) for each in report),
+        constraints=dict(constraints),
     )
     tensors = {f"{name}/{key}": tensor for name in graph for key, tensor in mechanisms[name].state_dict().items()}
 
@@ -76,8 +84,8 @@ def describe(
 
 def rebuild(
     content: Mapping[str, Any], tensors: Mapping[str, Tensor], *, where: str
-) -> tuple[CausalGraph, dict[str, Variable], dict[str, Mechanism], FitReport]:
-    """Makes graph, variables, mechanisms and the report of the fit from what `describe` wrote.
+) -> tuple[CausalGraph, dict[str, Variable], dict[str, Mechanism], FitReport, dict[str, Constraint]]:
+    """Makes graph, variables, mechanisms, the report of the fit and constraints from what `describe` wrote.
 
     Raises:
         StorageError: The content is not a model of ours, or the tensors are not its weights.
@@ -90,17 +98,20 @@ def rebuild(
             name: Family(variables[name], tuple(variables[parent] for parent in graph.parents(name))) for name in graph
         }
         mechanisms = {name: _read_mechanism(families[name], model.mechanisms[name], where) for name in graph}
+        constraints = read_constraints(model.constraints, tuple(graph))
     except ValidationError as error:
         first = error.errors()[0]
         raise StorageError(f"{where}: is not a model: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
     except KeyError as error:
         raise StorageError(f"{where}: is not a model: nothing is said of the variable {error}.") from error
-    except (GraphError, SettingError) as error:
+    except (GraphError, SettingError, UnknownNameError) as error:
         raise StorageError(f"{where}: is not a model: {error}") from error
 
     _load_weights(mechanisms, tensors, where)
 
-    return graph, variables, mechanisms, FitReport(tuple(_read_fit(each) for each in model.report))
+    report = FitReport(tuple(_read_fit(each) for each in model.report))
+
+    return graph, variables, mechanisms, report, constraints
 
 
 def _read_fit(record: _Fit) -> VariableFit:
@@ -120,6 +131,7 @@ def _write_variable(variable: Variable) -> _Variable:
         levels=items,
         ordered=ordered,
         whole=variable.whole,
+        span=variable.span,
     )
 
 
@@ -127,7 +139,7 @@ def _read_variable(name: str, record: _Variable) -> Variable:
     bounds = read_bounds((record.lower, record.upper), f"Variable {name!r}")
     levels = None if record.levels is None else Levels(record.levels, record.ordered)
 
-    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole)
+    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span)
 
 
 def _write_mechanism(name: str, mechanism: Mechanism) -> _Mechanism:

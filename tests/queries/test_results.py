@@ -31,7 +31,7 @@ def test_frame_tells_what_moved_and_how_it_ended():
 
     names = ["thickness", "intensity"]
     own = [f"factual {name}" for name in names] + [f"moved {name}" for name in names]
-    assert list(frame) == [*names, *own, "distance", "error", "farthest", "certainty", "status"]
+    assert list(frame) == [*names, *own, "distance", "error", "farthest", "certainty", "unseen", "status"]
     assert list(frame["status"]) == ["converged", "infeasible", "converged"]
     assert frame["farthest"][0] > 0 == frame["farthest"][2]
 
