@@ -64,30 +64,42 @@ def _parts(text: str, names: Sequence[str], labelled: Collection[str], where: st
         return name, quoted[1], quoted[3], quoted[4]
 
     # A name that is known is read as it stands, whatever signs it holds; a label may hold any sign as well.
-    readings = {
-        name: found
-        for name in names
-        if name in text and (found := _reading(name, text, ANY_VALUE if name in labelled else PLAIN_VALUE))
-    }
-    if len(readings) > 1:
-        pick_one = " or ".join(f"{quote(name)}{found[2]}..." for name, found in readings.items())
-        raise SettingError(f"{where}: could be about {' or '.join(map(repr, readings))}. Write quotes: {pick_one}.")
-    for name, found in readings.items():
+    readings = {name: _reading(name, text, name in labelled) for name in names if name in text}
+    known = {name: found for name, found in readings.items() if found}
+    if len(known) > 1:
+        known = {name: found for name, found in known.items() if name in labelled or _is_number(found[1], found[3])}
+    if len(known) > 1:
+        choices = " or ".join(f"{quote(name, always=True)} {found[2]} ..." for name, found in known.items())
+        raise SettingError(f"{where}: may be about {' or '.join(map(repr, known))}. Write {choices}.")
+    for name, found in known.items():
         return name, found[1], found[2], found[3]
 
+    return _unknown(text, names, where)
+
+
+def _unknown(text: str, names: Sequence[str], where: str) -> tuple[str, str | None, str, str]:
+    """Reads a condition that is about no name as it is written, or says what is wrong."""
     found = CONDITION.fullmatch(text)
     unknown = re.search(r"[<>](?!=)|!=", text)
     if not found or unknown:
-        if text.lstrip()[:1] in QUOTES and text.strip():
-            raise SettingError(f"{where}: expected a name between two quotes and a sign, such as '\"a name\"=30'.")
+        quoted = """ A name with such signs stands in quotes: '"a>b"=30'.""" if set(text) & set(QUOTES) else ""
         hint = " For > and < write >= and <=; there is no !=." if unknown else ""
-        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}")
+        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}{quoted}")
 
     return pick(found[2], names, where), found[1], found[3], found[4]
 
 
-def _reading(name: str, text: str, value: str) -> re.Match[str] | None:
+def _is_number(*texts: str | None) -> bool:
+    try:
+        return not any(math.isnan(float(text)) for text in texts if text is not None)
+    except ValueError:
+        return False
+
+
+def _reading(name: str, text: str, is_label: bool) -> re.Match[str] | None:
     """Reads a condition as one about a name, if it can be."""
+    value = ANY_VALUE if is_label else PLAIN_VALUE
+
     return re.fullmatch(rf"{LOWER}{re.escape(name)}\s*{SIGN}\s*{value}\s*", text, re.DOTALL)
 
 

@@ -80,7 +80,7 @@ class _Statement:
         for k, token in enumerate(self.tokens):
             if token.kind in ("quoted", "bare"):
                 if not missing:
-                    self._fail(f"after the quoted name {self.tokens[k - 1].text} stands {token.text!r}.", "a, b -> c")
+                    self._fail_after(k)
                 groups[-1].append(self._name(k))
                 missing = False
                 continue
@@ -110,12 +110,26 @@ class _Statement:
     def _check_sign(self, k: int) -> None:
         """Refuses edges that are no arrows, `a <-> b` and `a -- b`."""
         name = self.tokens[k].text
-        later = [token.text for token in self.tokens[k + 1 : k + 3]]
-        if name.endswith("<") and len(later) == 2 and later[0] == "->":
-            self._fail(refusal(name[:-1].strip(), "<->", later[1].strip(QUOTES)))
+        if name.endswith("<") and self._arrow_to(k):
+            self._fail(refusal(name[:-1].strip(), "<->", self._arrow_to(k)))
         left, sign, right = (each.strip() for each in name.partition("--"))
         if sign and left and right:
             self._fail(refusal(left, "--", right), hint=f" A name with -- in it stands in quotes: {quote(name)}.")
+
+    def _fail_after(self, k: int) -> NoReturn:
+        """Says that something stands behind a quoted name that is neither comma nor arrow."""
+        before, came = (token.text for token in self.tokens[k - 1 : k + 1])
+        if came == "<" and self._arrow_to(k):
+            self._fail(refusal(unquote(before), "<->", self._arrow_to(k)))
+        if came.startswith("--"):
+            self._fail(refusal(unquote(before), "--", _unquoted(came[2:].strip()) or "b"))
+        self._fail(f"after the quoted name {before} stands {came!r}.", "a, b -> c")
+
+    def _arrow_to(self, k: int) -> str:
+        """The name that an arrow points to from here, if one does."""
+        later = self.tokens[k + 1 : k + 3]
+
+        return _unquoted(later[1].text) if len(later) == 2 and later[0].kind == "arrow" else ""
 
     def _fail(self, reason: str, example: str = "", hint: str = "") -> NoReturn:
         first, last = self.tokens[0], self.tokens[-1]
@@ -125,3 +139,7 @@ class _Statement:
         line = f" of {place(self.text, first.at).partition(',')[0]}" if "\n" in self.text else ""
         todo = f" Write {example!r}.{hint}" if example else hint
         raise GraphError(f"Cannot read the statement {statement!r}{line}: {reason}{todo}")
+
+
+def _unquoted(name: str) -> str:
+    return unquote(name) if name[:1] in QUOTES and name else name

@@ -6,9 +6,10 @@ References:
 
 __all__ = ["GML_HEAD", "read_gml"]
 
-import html
 import re
+import sys
 from dataclasses import dataclass
+from html.entities import name2codepoint
 
 from deepbc.notation.scanner import DEEPEST, Token, Tokens
 from deepbc.notation.sketch import Parents, Sketch
@@ -21,6 +22,8 @@ GML = re.compile(
     r'(?P<skip>\s+|\#[^\n]*)|(?P<string>"[^"]*+")|(?P<unclosed>")|(?P<sign>[\[\]])'
     r"|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))|(?P<word>[A-Za-z]\w*)"
 )
+# Signs outside ASCII, as in HTML; but its rules for control characters are not those of GML.
+ENTITY = re.compile(r"&(?:#(\d{1,8})|#[xX]([0-9a-fA-F]{1,8})|(\w+));")
 # What names a node, the best first; igraph writes `name`.
 NAMES = ("label", "name", "id")
 
@@ -102,10 +105,17 @@ def _entry(tokens: Tokens, key: Token, depth: int) -> _Entry:
     if tokens.peek().kind not in ("string", "number", "word"):
         tokens.refuse(f"a value of {key.text}")
     value = tokens.take()
-    # Signs outside ASCII are written as in HTML.
-    text = html.unescape(value.text[1:-1]) if value.kind == "string" else value.text
+    text = ENTITY.sub(_sign, value.text[1:-1]) if value.kind == "string" else value.text
 
     return _Entry(key.text, key.at, text, [])
+
+
+def _sign(entity: re.Match[str]) -> str:
+    """The sign that an entity stands for, or itself where there is none."""
+    number, hexadecimal, name = entity.groups()
+    code = int(number) if number else int(hexadecimal, 16) if hexadecimal else name2codepoint.get(name, -1)
+
+    return chr(code) if 0 <= code <= sys.maxunicode else entity[0]
 
 
 def _value(entry: _Entry, key: str) -> str:

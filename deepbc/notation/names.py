@@ -22,9 +22,9 @@ ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 PART = re.compile(rf"\s*(?:(?P<quoted>{QUOTED})\s*(?=,|\Z)|(?P<bare>[^,]*))(?:,|\Z)")
 
 
-def quote(name: str) -> str:
-    """Writes a name, between quotes where it needs them."""
-    if BARE.fullmatch(name) and "--" not in name:
+def quote(name: str, *, always: bool = False) -> str:
+    """Writes a name, between quotes where it needs them, or always."""
+    if not always and BARE.fullmatch(name) and "--" not in name:
         return name
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     for letter, sign in ESCAPES.items():

@@ -36,7 +36,8 @@ class Sketch:
 
 def refusal(left: str, sign: str, right: str) -> str:
     """Says why an edge that is no arrow has no place in a causal graph, and what to do."""
-    a, b = quote(left), quote(right)
+    # In quotes wherever one of the languages wants them.
+    a, b = (quote(name, always=not name.isidentifier()) for name in (left, right))
     edge = f"the edge {a} {sign} {b}"
     if sign == "<->":
         return (
