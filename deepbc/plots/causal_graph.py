@@ -12,8 +12,9 @@ from deepbc.plots.style import GREY, Axes, Figure, Path, new_figure, short, writ
 # Of a node, in points; and how much an arrow bends, in parts of its length.
 RADIUS, BEND = 8.0, 0.32
 PALE = "#dbe4f0"
-# Of a figure, in inches: of each layer and each variable in it, and the least and the most of both.
-LAYER, VARIABLE, LEAST, MOST = 1.25, 0.6, 2.0, 40.0
+# Of a figure, in inches: a letter, a layer without its names, a variable in a layer; the least and most of a side.
+LETTER, LAYER, VARIABLE, LEAST, MOST = 0.075, 0.6, 0.6, 2.0, 40.0
+LONGEST_NAME = 40
 
 
 def plot_graph(graph: CausalGraph, path: Path | None) -> Figure:
@@ -24,9 +25,10 @@ def plot_graph(graph: CausalGraph, path: Path | None) -> Figure:
         path: The file to write, if any.
     """
     layers = sort_layers(graph)
-    size = (LAYER * len(layers), VARIABLE * max(map(len, layers)) + 0.4)
+    letters = min(max(map(len, graph)), LONGEST_NAME)
+    size = ((LAYER + LETTER * letters) * len(layers), VARIABLE * max(map(len, layers)) + 0.4)
     figure = new_figure(*(min(max(LEAST, length), MOST) for length in size))
-    draw_graph(figure.add_subplot(), graph, layers, dict.fromkeys(graph, PALE))
+    draw_graph(figure.add_subplot(), graph, layers, dict.fromkeys(graph, PALE), longest=letters)
 
     return written(figure, path)
 
@@ -37,8 +39,10 @@ def draw_graph(
     layers: Sequence[Sequence[str]],
     colours: Mapping[str, Any],
     asked: Collection[str] = (),
+    *,
+    longest: int = 14,
 ) -> None:
-    """Draws causes to the left of effects; what was asked about has a thick ring."""
+    """Draws causes to the left of effects; what was asked about has a thick ring, and long names are clipped."""
     spot = {name: (float(i), (k + 0.5) / len(layer)) for i, layer in enumerate(layers) for k, name in enumerate(layer)}
     for cause, effect in graph.edges:
         (x, y), (x_effect, y_effect) = spot[cause], spot[effect]
@@ -51,7 +55,9 @@ def draw_graph(
         edge, width = ("black", 2.2) if name in asked else (GREY, 0.8)
         axes.scatter([x], [y], s=(2 * RADIUS) ** 2, color=[colours[name]], edgecolors=edge, lw=width, zorder=3)
         below = (0, -RADIUS - 3)
-        label = axes.annotate(short(name), (x, y), below, textcoords="offset points", ha="center", va="top", fontsize=8)
+        label = axes.annotate(
+            short(name, longest), (x, y), below, textcoords="offset points", ha="center", va="top", fontsize=8
+        )
         label.set(parse_math=False, fontweight="bold" if name in asked else "normal", zorder=4)
         label.set_bbox({"color": "white", "alpha": 0.7, "lw": 0, "pad": 0.5})
     axes.set_xlim(-0.5, len(layers) - 0.5)
