@@ -9,21 +9,20 @@ Example:
     ('thickness', 'intensity')
     >>> graph.ancestors("image")
     ('thickness', 'intensity')
+    >>> print(graph)
+    thickness -> intensity; thickness, intensity -> image
 """
 
 __all__ = ["CausalGraph"]
 
 import heapq
-import itertools
-import re
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from deepbc._validation import near, pick
 from deepbc.errors import GraphError
-
-# Signs that, in text, are an arrow of another kind or a comment.
-NOT_IN_TEXT = frozenset("<>=#→←")
+from deepbc.notation import edges_parents, endpoints_parents, matrix_parents, read_file, read_text, write_arrows
 
 
 class CausalGraph:
@@ -69,27 +68,71 @@ class CausalGraph:
     def parse(cls, text: str) -> Self:
         r"""Reads a graph from text: names, commas, arrows, and `;` or a new line between statements.
 
+        What begins as DOT (`digraph {`), GML (`graph [`) or DAGitty (`dag {`) is read as that.
+
         Args:
             text: For example `"a, b -> c; c -> d; e"`. A chain `"a -> b -> c"` and a lone name are statements too.
-                A name with a sign that could be an arrow or a comment needs the constructor.
+                A name with a sign that means something stands between quotes, `'"tip->driver" -> total'`, in which a
+                backslash goes before a quote, and `\n` is a line break.
 
         Example:
             >>> CausalGraph.parse("a, b -> c -> d").edges
             (('a', 'c'), ('b', 'c'), ('c', 'd'))
+            >>> CausalGraph.parse("digraph { {a b} -> c -> d }").edges
+            (('a', 'c'), ('b', 'c'), ('c', 'd'))
         """
         if not isinstance(text, str):
             raise GraphError(f"parse: expected text such as 'a -> b', got {type(text).__name__}.")
-        parents: dict[str, list[str]] = {}
 
-        for statement in filter(None, map(str.strip, re.split(r"[;\n]", text))):
-            groups = [_split_names(group, statement) for group in statement.split("->")]
-            for name in (name for group in groups for name in group):
-                parents.setdefault(name, [])
-            for causes, effects in itertools.pairwise(groups):
-                for effect in effects:
-                    parents[effect].extend(causes)
+        return cls(read_text(text))
 
-        return cls(parents)
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        r"""Reads a graph from a file.
+
+        Args:
+            path: The file, of which the ending says what it is: `.dot` or `.gv`, `.gml`, `.dagitty`, `.txt` with text
+                as `parse` takes it, or `.csv` with a cause and an effect a line. The columns of a `.csv` file are
+                those that a header calls `from,to`, `source,target`, `cause,effect` or `parent,child`, or the only
+                two.
+
+        Raises:
+            DataError: The file is missing, or is not UTF-8 text.
+            GraphError: What stands in it is no causal graph; with the line where that is known.
+        """
+        try:
+            return cls(read_file(path))
+        except GraphError as error:
+            where = "" if str(error).startswith(f"{path}:") else f"{path}: "
+            raise GraphError(f"{where}{error}") from error
+
+    @classmethod
+    def from_edges(cls, edges: Iterable[tuple[Any, Any]], nodes: Iterable[Any] = ()) -> Self:
+        r"""Creates a graph from pairs of a cause and an effect.
+
+        Args:
+            edges: The pairs. What is no text becomes a name by `str`.
+            nodes: Further variables, or all of them in an order of yours.
+
+        Example:
+            >>> CausalGraph.from_edges([("a", "b"), ("b", "c")], nodes=["d"]).to_dict()
+            {'d': [], 'a': [], 'b': ['a'], 'c': ['b']}
+        """
+        return cls(edges_parents(edges, nodes, where="from_edges"))
+
+    @classmethod
+    def from_matrix(cls, matrix: Any, names: Iterable[str] | None = None) -> Self:
+        r"""Creates a graph from an adjacency matrix.
+
+        Args:
+            matrix: 0 and 1, with shape `(variables, variables)`: 1 in row i and column j says that i causes j.
+            names: The variables. A data frame with the same names on both sides needs none.
+
+        Example:
+            >>> CausalGraph.from_matrix([[0, 1], [0, 0]], ["a", "b"]).edges
+            (('a', 'b'),)
+        """
+        return cls(matrix_parents(matrix, names))
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Self:
@@ -97,13 +140,26 @@ class CausalGraph:
         if not graph.is_directed():
             raise GraphError("from_networkx: expected a directed graph, got an undirected one. Use networkx.DiGraph.")
 
-        parents: dict[str, list[str]] = {str(node): [] for node in graph.nodes}
-        if len(parents) < len(graph):
-            raise GraphError("from_networkx: two nodes have one name, as 1 and '1' do. Rename one.")
-        for cause, effect in graph.edges():
-            parents[str(effect)].append(str(cause))
+        return cls(edges_parents(graph.edges(), graph.nodes(), where="from_networkx"))
 
-        return cls(parents)
+    @classmethod
+    def from_pgmpy(cls, model: Any) -> Self:
+        r"""Reads the graph of a Bayesian network of pgmpy, or of whatever has `nodes()` and directed `edges()`."""
+        return cls(edges_parents(model.edges(), model.nodes(), where="from_pgmpy"))
+
+    @classmethod
+    def from_causal_learn(cls, graph: Any, names: Iterable[str] | None = None) -> Self:
+        r"""Reads what causal-learn found, if every edge of it is an arrow.
+
+        Args:
+            graph: Its graph, what holds one as `G`, or the matrix of one: -1 at `[i, j]` and 1 at `[j, i]` say that
+                i causes j.
+            names: The variables, if not the nodes of the graph; of a matrix `X1`, `X2`, ... by default.
+
+        Raises:
+            GraphError: An edge is no arrow: undirected, with a circle or with heads at both ends. It is named.
+        """
+        return cls(endpoints_parents(graph, names))
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -176,6 +232,10 @@ class CausalGraph:
     def __hash__(self) -> int:
         return hash(frozenset(self._parents.items()))
 
+    def __str__(self) -> str:
+        """Writes the graph as text that `parse` takes."""
+        return write_arrows(self._parents)
+
     def __repr__(self) -> str:
         return f"CausalGraph({self.to_dict()})"
 
@@ -208,11 +268,13 @@ def _names(name: str, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _check_parents(name: str, listed: tuple[str, ...], known: Mapping[str, tuple[str, ...]]) -> None:
-    for i, parent in enumerate(listed):
+    seen = set[str]()
+    for parent in listed:
         if parent == name:
             raise GraphError(f"Variable {name!r} is its own parent ({name} -> {name}). Remove the self-loop.")
-        if parent in listed[:i]:
+        if parent in seen:
             raise GraphError(f"The edge {parent} -> {name} is given twice. Remove one.")
+        seen.add(parent)
         if parent not in known:
             hint = near(parent, known) or f"Add {parent!r}: [] to the graph."
             raise GraphError(f"Variable {name!r} has the unknown parent {parent!r}. {hint}")
@@ -254,15 +316,3 @@ def _cycle(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
             return [*cycle[first:], *cycle[:first], cycle[first]]
         visited[cause] = len(path)
         path.append(cause)
-
-
-def _split_names(group: str, statement: str) -> list[str]:
-    names = [name.strip() for name in group.split(",")]
-
-    if not all(names):
-        raise GraphError(f"Cannot read the statement {statement!r}: a name is missing. Write 'a, b -> c'.")
-    for name in names:
-        if set(name) & NOT_IN_TEXT or name.startswith("-") or name.endswith("-"):
-            raise GraphError(f"Cannot read the statement {statement!r}: {name!r} is no name. Write 'a -> b'.")
-
-    return names

@@ -1,6 +1,9 @@
-"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, `job=clerk`; weights, bounds, types."""
+"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, `job=clerk`; weights, bounds, types.
 
-__all__ = ["parse_bounds", "parse_conditions", "parse_types", "parse_weights"]
+A name with signs in it stands between quotes, `"fare=$"=3`, or as it is where that can mean one thing only.
+"""
+
+__all__ = ["parse_bounds", "parse_conditions", "parse_scope", "parse_types", "parse_weights"]
 
 import math
 import re
@@ -8,9 +11,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from deepbc._validation import pick
 from deepbc.errors import SettingError
+from deepbc.notation.names import QUOTED, QUOTES, quote, split_names, unquote
 from deepbc.queries.antecedents import Interval
 
-CONDITION = re.compile(r"\s*(?:([^<>=]*?)\s*<=)?\s*([^<>=]+?)\s*(==|=|>=|<=)\s*([^<>=]+?)\s*")
+LOWER, SIGN = r"\s*(?:([^<>=]*?)\s*<=)?\s*", "(>=|<=|==|=)"
+ANY_VALUE, PLAIN_VALUE = r"(.*\S)", r"([^<>=]+?)"
+CONDITION = re.compile(rf"{LOWER}([^<>=]+?)\s*{SIGN}\s*{PLAIN_VALUE}\s*")
+IN_QUOTES = re.compile(rf"{LOWER}({QUOTED})\s*{SIGN}\s*{ANY_VALUE}\s*", re.DOTALL)
+NAMED = re.compile(rf"\s*({QUOTED})\s*=")
 
 
 def parse_conditions(
@@ -38,19 +46,7 @@ def parse_conditions(
 
 def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tuple[str, str | float | Interval]:
     where = f"condition {text!r}"
-    for name in sorted(labelled, key=len, reverse=True):
-        # A label may hold any sign.
-        label = re.fullmatch(rf"\s*{re.escape(name)}\s*(>=|<=|==|=)\s*(.*\S)\s*", text, re.DOTALL)
-        if label:
-            return name, _asked(label[1], label[2])
-    found = CONDITION.fullmatch(text)
-    unknown = re.search(r"[<>](?!=)|!=", text)
-    if not found or (unknown and found[2] not in names):
-        hint = " For > and < write >= and <=; there is no !=." if unknown else ""
-        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}")
-
-    first, name, sign, last = found.groups()
-    name = pick(name, names, where)
+    name, first, sign, last = _parts(text, names, labelled, where)
     value = last if name in labelled else _number(last, where)
     if first is not None:
         if sign != "<=":
@@ -58,6 +54,53 @@ def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tu
         return name, Interval(first if name in labelled else _number(first, where), value)
 
     return name, _asked(sign, value)
+
+
+def _parts(text: str, names: Sequence[str], labelled: Collection[str], where: str) -> tuple[str, str | None, str, str]:
+    """The name, the lower end if there is one before it, the sign, and what comes behind it."""
+    quoted = IN_QUOTES.fullmatch(text)
+    if quoted and (unquote(quoted[2]) in names or quoted[2] not in names):
+        name = pick(unquote(quoted[2]), names, where)
+        return name, quoted[1], quoted[3], quoted[4]
+
+    # A name that is known is read as it stands, whatever signs it holds; a label may hold any sign as well.
+    readings = {name: _reading(name, text, name in labelled) for name in names if name in text}
+    known = {name: found for name, found in readings.items() if found}
+    if len(known) > 1:
+        known = {name: found for name, found in known.items() if name in labelled or _is_number(found[1], found[3])}
+    if len(known) > 1:
+        choices = " or ".join(f"{quote(name, always=True)} {found[2]} ..." for name, found in known.items())
+        raise SettingError(f"{where}: may be about {' or '.join(map(repr, known))}. Write {choices}.")
+    for name, found in known.items():
+        return name, found[1], found[2], found[3]
+
+    return _unknown(text, names, where)
+
+
+def _unknown(text: str, names: Sequence[str], where: str) -> tuple[str, str | None, str, str]:
+    """Reads a condition that is about no name as it is written, or says what is wrong."""
+    found = CONDITION.fullmatch(text)
+    unknown = re.search(r"[<>](?!=)|!=", text)
+    if not found or unknown:
+        quoted = """ A name with such signs stands in quotes: '"a>b"=30'.""" if set(text) & set(QUOTES) else ""
+        hint = " For > and < write >= and <=; there is no !=." if unknown else ""
+        raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}{quoted}")
+
+    return pick(found[2], names, where), found[1], found[3], found[4]
+
+
+def _is_number(*texts: str | None) -> bool:
+    try:
+        return not any(math.isnan(float(text)) for text in texts if text is not None)
+    except ValueError:
+        return False
+
+
+def _reading(name: str, text: str, is_label: bool) -> re.Match[str] | None:
+    """Reads a condition as one about a name, if it can be."""
+    value = ANY_VALUE if is_label else PLAIN_VALUE
+
+    return re.fullmatch(rf"{LOWER}{re.escape(name)}\s*{SIGN}\s*{value}\s*", text, re.DOTALL)
 
 
 def _asked(sign: str, value: str | float) -> str | float | Interval:
@@ -107,18 +150,42 @@ def parse_types(texts: Iterable[str], names: Sequence[str]) -> dict[str, str | l
 def _pairs(texts: Iterable[str], names: Sequence[str], what: str, example: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for text in texts:
-        # A name may hold the sign itself.
-        known = [name for name in names if re.match(rf"\s*{re.escape(name)}\s*=", text)]
-        held = max(known, key=len, default="")
-        name, sign, value = text.lstrip().removeprefix(held).partition("=")
+        name, sign, value = _named(text, names)
         if not sign:
             raise SettingError(f"{what} {text!r}: expected a name and what goes with it, such as {example!r}.")
-        name = pick((held + name).strip(), names, f"{what} {text!r}")
+        name = pick(name, names, f"{what} {text!r}")
         if name in dict(pairs):
             raise SettingError(f"{what}: {name!r} comes twice. Leave one out.")
         pairs.append((name, value))
 
     return pairs
+
+
+def _named(text: str, names: Sequence[str]) -> tuple[str, str, str]:
+    """The name, the sign `=` if there is one, and what comes behind it."""
+    quoted = NAMED.match(text)
+    if quoted and (unquote(quoted[1]) in names or quoted[1] not in names):
+        return unquote(quoted[1]), "=", text[quoted.end() :]
+    # A name may hold the sign itself.
+    known = [name for name in names if re.match(rf"\s*{re.escape(name)}\s*=", text)]
+    held = max(known, key=len, default="")
+    name, sign, value = text.lstrip().removeprefix(held).partition("=")
+
+    return (held + name).strip(), sign, value
+
+
+def parse_scope(text: str, names: Sequence[str]) -> list[str]:
+    """Reads names with commas between, of which one that holds a comma stands in quotes, or alone.
+
+    Example:
+        >>> parse_scope('"a,b", c', ["a,b", "c"])
+        ['a,b', 'c']
+    """
+    listed = split_names(text)
+    if text.strip() in names and not set(listed) <= set(names):
+        return [text.strip()]
+
+    return [pick(name, names, "scope") for name in listed]
 
 
 def _number(text: str, where: str) -> float:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas
 
-from deepbc._validation import pick
-from deepbc.batches.conditions import parse_conditions, parse_weights
+from deepbc.batches.conditions import parse_conditions, parse_scope, parse_weights
 from deepbc.distances import Squared
 from deepbc.errors import SettingError
 from deepbc.queries import backtrack, backtrack_samples, intervene
@@ -25,7 +24,7 @@ class Request:
         conditions: What is to hold.
         forced: Whether to break the law of what is asked.
         keep: How many noises may move at most.
-        scope: Whose noises may move, with commas between.
+        scope: Whose noises may move, with commas between names.
         weights: What moving a noise costs.
         samples: How many worlds to draw; None asks for the nearest.
         seed: Where samples come from.
@@ -68,7 +67,7 @@ def ask(scm: SCM, rows: pandas.DataFrame, request: Request) -> Counterfactual:
 
     settings: dict[str, Any] = {"distance": Squared(parse_weights(request.weights, names))}
     if request.scope is not None:
-        settings["scope"] = [pick(each.strip(), names, "scope") for each in request.scope.split(",")]
+        settings["scope"] = parse_scope(request.scope, names)
     if request.samples is not None:
         _refuse(request, keep="keep")
         return backtrack_samples(scm, rows, asked, samples=request.samples, seed=request.seed, **settings)

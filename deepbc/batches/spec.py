@@ -15,10 +15,11 @@
       amount: {epochs: 200}
     seed: 0
 
-Only the graph is needed. What is wrong is said with the line at fault.
+Only the graph is needed. It is text in any form that `CausalGraph.parse` reads, the name of a file beside this one, or
+a mapping from each variable to its causes. What is wrong is said with the line at fault.
 """
 
-__all__ = ["Spec", "read_spec"]
+__all__ = ["Spec", "read_graph", "read_spec"]
 
 import os
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ from deepbc._validation import pick
 from deepbc.errors import DataError, DeepBCError, SettingError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Mechanism
+from deepbc.notation import is_file_name
 from deepbc.scm.model import SCM
 from deepbc.training.trainer import Training
 
@@ -108,9 +110,22 @@ def read_spec(path: str | os.PathLike[str]) -> Spec:
     return _built(file, page)
 
 
+def read_graph(text: str, folder: Path) -> CausalGraph:
+    """Reads a graph from text, or from the file that the text names.
+
+    Args:
+        text: Either.
+        folder: Where such a file lies.
+    """
+    path = folder / text
+
+    return CausalGraph.read(path) if is_file_name(str(path)) else CausalGraph.parse(text)
+
+
 def _built(file: _File, page: "_Page") -> Spec:
     with page.located("graph"):
-        graph = CausalGraph.parse(file.graph) if isinstance(file.graph, str) else CausalGraph(file.graph)
+        written = file.graph
+        graph = read_graph(written, Path(page.path).parent) if isinstance(written, str) else CausalGraph(written)
     names = tuple(graph)
     mechanisms: dict[str, Mechanism] = {}
     for name, settings in file.mechanisms.items():

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from deepbc import __version__
-from deepbc.cli import check, faces, figures, models
+from deepbc.cli import check, faces, figures, graphs, models
 from deepbc.cli.console import say
 from deepbc.errors import DeepBCError
 
@@ -22,7 +22,7 @@ app = typer.Typer(
     help="Deep backtracking counterfactuals: learn a causal model, ask what would have been different.",
 )
 COMMANDS = (
-    models.fit, models.show, check.check, models.ask, models.batch, models.sample, faces.fit_celeba,
+    graphs.graph, models.fit, models.show, check.check, models.ask, models.batch, models.sample, faces.fit_celeba,
     figures.demo, figures.reproduce,
 )  # fmt: skip
 for command in COMMANDS:

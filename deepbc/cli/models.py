@@ -25,7 +25,10 @@ Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names o
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Conditions = Annotated[
-    list[str], typer.Option("--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4', 'b=word'.", show_default=False)
+    list[str],
+    typer.Option(
+        "--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4', 'b=word', '\"a name\"=3'.", show_default=False
+    ),
 ]
 Forced = Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")]
 Keep = Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")]
@@ -37,7 +40,9 @@ DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out row
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="The folder for the model.", show_default=False)],
-    graph: Annotated[str | None, typer.Option(help="Who listens to whom, such as 'a -> b; a, b -> c'.")] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="Who listens to whom: 'a -> b; a, b -> c', or a file, .dot, .gml, ...")
+    ] = None,
     spec: Annotated[Path | None, typer.Option(help="A YAML file with graph, types, bounds, mechanisms.")] = None,
     bounds: Annotated[list[str] | None, typer.Option(help="What a value never leaves: 'b=0,100', 'b=0,'.")] = None,
     types: Annotated[
@@ -53,6 +58,7 @@ def fit(
 
     Columns of words, and of two values, are categories; those of whole numbers hold integers; all others are real.
     Columns that the graph does not name are left out. Prints how well each law predicts rows that it did not see.
+    What a graph may be written in is said by deepbc graph --help.
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
@@ -78,6 +84,7 @@ def fit(
 
 def show(model: Model, as_json: Json = False) -> None:
     """Show a model: its graph, its laws, and what its fit reported."""
+    from deepbc.notation.names import quote
     from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
@@ -85,7 +92,8 @@ def show(model: Model, as_json: Json = False) -> None:
         _print_json({"graph": scm.graph.to_dict(), "variables": _variables(scm), "report": fit_records(scm.report)})
         return
 
-    say("\n".join(f"{', '.join(scm.graph.parents(name)) or '(no cause)'} -> {name}" for name in scm.graph.order))
+    for name in scm.graph.order:
+        say(f"{', '.join(map(quote, scm.graph.parents(name))) or '(no cause)'} -> {quote(name)}")
     laws = Table("variable", "type", "law", "values", title="Variables")
     for name, record in _variables(scm).items():
         ends = ["" if end is None else f"{end:g}" for end in record["bounds"]]
@@ -194,9 +202,8 @@ def sample(
 def _spec(graph: str | None, path: Path | None, bounds: Sequence[str], types: Sequence[str]) -> "Spec":
     """The model that the words of a command, or a file, describe."""
     from deepbc.batches.conditions import parse_bounds, parse_types
-    from deepbc.batches.spec import Spec, read_spec
+    from deepbc.batches.spec import Spec, read_graph, read_spec
     from deepbc.errors import SettingError
-    from deepbc.graph import CausalGraph
     from deepbc.scm.model import SCM
 
     if (graph is None) == (path is None) or (path is not None and (bounds or types)):
@@ -205,8 +212,7 @@ def _spec(graph: str | None, path: Path | None, bounds: Sequence[str], types: Se
         )
     if path is not None:
         return read_spec(path)
-    known = CausalGraph.parse(str(graph))
-
+    known = read_graph(str(graph), Path())
     names = tuple(known)
 
     return Spec(SCM(known, bounds=parse_bounds(bounds, names), types=parse_types(types, names)), {}, 0)

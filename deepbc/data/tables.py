@@ -3,6 +3,7 @@
 __all__ = [
     "check_ending",
     "check_whole",
+    "column_names",
     "count_rows",
     "join_tables",
     "pick_rows",
@@ -88,8 +89,9 @@ def _chunks(path: Path, ending: str, rows: int) -> Iterator[pandas.DataFrame]:
         yield from (batch.to_pandas() for batch in _parquet(path).iter_batches(rows))
 
 
-def _check(path: Path, names: Sequence[str]) -> str:
-    """Checks that a table has each of the columns once, and returns its ending."""
+def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Reads the names of the columns of a table, and nothing else of it."""
+    path = Path(path)
     ending = check_ending(path)
     if path.is_dir():
         raise DataError(f"{path}: expected a file, got a folder. Give the file.")
@@ -101,14 +103,21 @@ def _check(path: Path, names: Sequence[str]) -> str:
             there = [str(name) for name in _parquet(path).schema_arrow.names]
     if not there:
         raise DataError(f"{path}: cannot be read as {ENDINGS[ending]} (it is empty).")
+
+    return tuple(there)
+
+
+def _check(path: Path, names: Sequence[str]) -> str:
+    """Checks that a table has each of the columns once, and returns its ending."""
+    there = column_names(path)
     for name in names:
         if name not in there and len(there) == 1 and (sign := re.search(r"[;\t|]", there[0])):
             raise DataError(f"{path}: expected commas between cells, got {sign[0]!r}. Write it with commas.")
-        pick(name, tuple(there), str(path))
+        pick(name, there, str(path))
         if there.count(name) > 1:
             raise DataError(f"{path}: the column {name!r} comes twice. Drop or rename one.")
 
-    return ending
+    return check_ending(path)
 
 
 def _columns(

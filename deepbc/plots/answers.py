@@ -3,7 +3,6 @@
 __all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_samples"]
 
 import math
-import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from deepbc.graph import CausalGraph
+from deepbc.plots.causal_graph import draw_graph, sort_layers
 from deepbc.plots.style import (
     BLUE,
     GREEN,
@@ -31,8 +31,6 @@ Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 MOST_IMAGES, MOST_SAMPLES = 4, 5
 MOST_LINES, MOST_COLUMNS, MOST_BOXES = 100, 6, 16
-# Of a node, in points; and how much an arrow bends, in parts of its length.
-RADIUS, BEND = 8.0, 0.32
 
 
 def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> Figure:
@@ -91,7 +89,7 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
     names = tuple(drawing.after)
     columns = min(len(names), MOST_COLUMNS)
     bands = math.ceil(len(names) / MOST_COLUMNS)
-    layers = _layers(drawing.graph)
+    layers = sort_layers(drawing.graph)
     low = max(2.6, 0.24 * len(names) + 0.8, 0.55 * max(map(len, layers)) + 0.6)
     wide = min(max(3.0, 1.15 * len(layers)), 12.0)
     figure = new_figure(max(6.6, 1.7 * columns, wide + 3.0), 2.3 * bands + low)
@@ -107,7 +105,9 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
     heights = {name: _mean(each[counted]) for name, each in drawing.moved.items()}
     colours = _colours(heights)
     _draw_bars(lower.add_subplot(grid[0]), heights, colours, drawing)
-    _draw_graph(lower.add_subplot(grid[1]), layers, colours, drawing)
+    axes = lower.add_subplot(grid[1])
+    draw_graph(axes, drawing.graph, layers, colours, drawing.asked)
+    entitle(axes, "who carried it (ring: asked)")
 
     return written(figure, path)
 
@@ -235,48 +235,6 @@ def _draw_bars(axes: Axes, heights: Mapping[str, float], colours: Mapping[str, A
     some = drawing.held.any() and not drawing.held.all()
     mean = "mean distance of rows that hold" if some else "mean distance"
     entitle(axes, f"moved ({'distance' if len(drawing.held) == 1 else mean})")
-
-
-def _draw_graph(axes: Axes, layers: Sequence[Sequence[str]], colours: Mapping[str, Any], drawing: Drawing) -> None:
-    """Draws causes to the left of effects; what was asked about has a thick ring."""
-    spot = {name: (float(i), (k + 0.5) / len(layer)) for i, layer in enumerate(layers) for k, name in enumerate(layer)}
-    for cause, effect in drawing.graph.edges:
-        (x, y), (x_effect, y_effect) = spot[cause], spot[effect]
-        # An arrow that passes a layer bends to the nearer edge, so that it does not run through what lies between.
-        outward = -BEND if y + y_effect <= 1.01 else BEND
-        arrow = {"arrowstyle": "-|>", "color": GREY, "lw": 0.9, "shrinkA": RADIUS + 1, "shrinkB": RADIUS + 2}
-        arrow["connectionstyle"] = f"arc3,rad={outward if x_effect - x > 1 else 0.0}"
-        axes.annotate("", spot[effect], spot[cause], arrowprops=arrow)
-    for name, (x, y) in spot.items():
-        asked = name in drawing.asked
-        edge, width = ("black", 2.2) if asked else (GREY, 0.8)
-        axes.scatter([x], [y], s=(2 * RADIUS) ** 2, color=[colours[name]], edgecolors=edge, lw=width, zorder=3)
-        below = (0, -RADIUS - 3)
-        label = axes.annotate(short(name), (x, y), below, textcoords="offset points", ha="center", va="top", fontsize=8)
-        label.set(parse_math=False, fontweight="bold" if asked else "normal", zorder=4)
-        label.set_bbox({"color": "white", "alpha": 0.7, "lw": 0, "pad": 0.5})
-    axes.set_xlim(-0.5, len(layers) - 0.5)
-    axes.set_ylim(1.1, -0.1)
-    axes.set_axis_off()
-    entitle(axes, "who carried it (ring: asked)")
-
-
-def _layers(graph: CausalGraph) -> list[list[str]]:
-    """Sorts variables by the longest path from a root, and within a layer by where their parents are."""
-    depth: dict[str, int] = {}
-    for name in graph.order:
-        depth[name] = max((depth[parent] + 1 for parent in graph.parents(name)), default=0)
-
-    layers: list[list[str]] = [[] for _ in range(max(depth.values()) + 1)]
-    for name in graph.order:
-        layers[depth[name]].append(name)
-
-    place: dict[str, float] = {}
-    for layer in layers:
-        layer.sort(key=lambda name: statistics.fmean([place[parent] for parent in graph.parents(name)] or [0.0]))
-        place |= {name: (k + 0.5) / len(layer) for k, name in enumerate(layer)}
-
-    return layers
 
 
 def _mean(rows: Tensor) -> float:

@@ -80,11 +80,11 @@ def _save(figure: Figure, path: Path) -> None:
         figure.savefig(path, metadata=metadata)
 
 
-def short(name: str) -> str:
+def short(name: str, longest: int = LONGEST_NAME) -> str:
     """A name in one line, clipped if it is long."""
     line = " ".join(name.split())
 
-    return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return line if len(line) <= longest else f"{line[: longest - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def entitle(axes: Axes, title: str, size: float = 9) -> None:

@@ -78,6 +78,29 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line, part):
     assert part in str(told.value)
 
 
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "graph: 'digraph { a -> \"b=c\" }'",
+        'graph: |\n  dag {\n    a -> "b=c"\n  }',
+        "graph: g.gml",
+        "graph: |\n  a -> 'b=c'",
+    ],
+)
+def test_a_graph_is_text_in_any_language_or_a_file(tmp_path, graph):
+    (tmp_path / "g.gml").write_text(
+        'graph [ directed 1 node [ id 0 label "a" ] node [ id 1 label "b=c" ] edge [ source 0 target 1 ] ]'
+    )
+    assert read_spec(written(tmp_path, graph)).scm.graph.to_dict() == {"a": [], "b=c": ["a"]}
+
+
+def test_what_is_wrong_with_a_graph_in_a_file_is_said_with_both_places(tmp_path):
+    with pytest.raises(bc.SettingError, match=r"line 1: graph: DOT, line 1, column 13: the edge a -- b"):
+        read_spec(written(tmp_path, "graph: 'digraph { a -- b }'"))
+    with pytest.raises(bc.SettingError, match=r"line 1: graph: .*g.gml: cannot be read"):
+        read_spec(written(tmp_path, "graph: g.gml"))
+
+
 @pytest.mark.parametrize("text", ["", "3", "- a\n- b\n", "graph: 3"])
 def test_what_is_no_model_is_said(tmp_path, text):
     with pytest.raises(bc.SettingError, match="line 1"):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import deepbc as bc
-from deepbc.data.tables import check_whole, join_tables, read_chunks, read_table, with_types, write_table
+from deepbc.data.tables import check_whole, column_names, join_tables, read_chunks, read_table, with_types, write_table
 
 TABLE = pd.DataFrame({"a": [1.0, 2.5, -3e10], "b": [1, 2, 3], "c": ["x", "y", "z"]})
 
@@ -20,6 +20,12 @@ def test_what_is_written_is_read_again(tmp_path, ending):
     chunks = list(read_chunks(tmp_path / f"t.{ending}", ["b", "a"], 2))
     assert [len(chunk) for chunk in chunks] == [2, 1]
     assert pd.concat(chunks).reset_index(drop=True).equals(again)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_names_of_columns_are_read_alone(tmp_path, ending):
+    write_table(TABLE, tmp_path / f"t.{ending}")
+    assert column_names(tmp_path / f"t.{ending}") == ("a", "b", "c")
 
 
 def test_numbers_are_read_to_the_last_digit(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import deepbc as bc
-from deepbc.plots.answers import _layers
+from deepbc.plots.causal_graph import sort_layers
 from deepbc.queries.status import Outcome, Status, status_of
 from deepbc.recipes import morphomnist
 from deepbc.training.report import VariableFit
@@ -135,7 +135,7 @@ def test_vectors_are_drawn_by_component(tmp_path):
 def test_layers_follow_the_longest_path():
     # a -> b -> d, a -> d; c alone
     graph = bc.CausalGraph({"a": [], "b": ["a"], "c": [], "d": ["a", "b"]})
-    assert _layers(graph) == [["a", "c"], ["b"], ["d"]]
+    assert sort_layers(graph) == [["a", "c"], ["b"], ["d"]]
 
 
 def test_status_is_its_word_and_survives_a_copy():
