@@ -1,59 +1,75 @@
-"""What people write on a command line: `amount=2000`, `age>=30`, `30<=age<=40`, `job=clerk`; weights, bounds, types.
+"""What people write on a command line: `amount=2000`, `30<=age<=40`, `job=clerk`, `job!=clerk`; weights and the like.
 
 A name with signs in it stands between quotes, `"fare=$"=3`, or as it is where that can mean one thing only.
 """
 
-__all__ = ["parse_bounds", "parse_conditions", "parse_scope", "parse_types", "parse_weights"]
+__all__ = [
+    "parse_bounds",
+    "parse_conditions",
+    "parse_constraints",
+    "parse_scope",
+    "parse_types",
+    "parse_weights",
+]
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from deepbc._validation import pick
+from deepbc.data.categories import Levels
+from deepbc.data.constraints import WORDS, Constraint
 from deepbc.errors import SettingError
 from deepbc.notation.names import QUOTED, QUOTES, quote, split_names, unquote
-from deepbc.queries.antecedents import Interval
+from deepbc.queries.antecedents import Interval, LabelSet
 
-LOWER, SIGN = r"\s*(?:([^<>=]*?)\s*<=)?\s*", "(>=|<=|==|=)"
+LOWER, SIGN = r"\s*(?:([^<>=]*?)\s*<=)?\s*", "(>=|<=|==|!=|=)"
 ANY_VALUE, PLAIN_VALUE = r"(.*\S)", r"([^<>=]+?)"
 CONDITION = re.compile(rf"{LOWER}([^<>=]+?)\s*{SIGN}\s*{PLAIN_VALUE}\s*")
 IN_QUOTES = re.compile(rf"{LOWER}({QUOTED})\s*{SIGN}\s*{ANY_VALUE}\s*", re.DOTALL)
 NAMED = re.compile(rf"\s*({QUOTED})\s*=")
 
 
+# What a condition asks for.
+_Wanted = str | float | Interval | LabelSet
+
+
 def parse_conditions(
-    texts: Iterable[str], names: Sequence[str], labelled: Collection[str] = ()
-) -> dict[str, str | float | Interval]:
+    texts: Iterable[str], names: Sequence[str], labelled: Mapping[str, Levels] | None = None
+) -> dict[str, _Wanted]:
     """Reads an antecedent, each condition on one variable; two ends of one variable may come apart.
 
     Args:
         texts: The conditions.
         names: The variables.
-        labelled: Those of them whose values are labels.
+        labelled: The levels of those whose values are labels, of which several go with `|` between.
 
     Example:
-        >>> parse_conditions(["amount=2000", "30 <= age <= 40", "job=clerk"], ["age", "amount", "job"], ["job"])
-        {'amount': 2000.0, 'age': between(30.0, 40.0), 'job': 'clerk'}
+        >>> levels = {"job": Levels(("clerk", "cook", "sailor"))}
+        >>> parse_conditions(["amount=2000", "30 <= age <= 40", "job=clerk|cook"], ["age", "amount", "job"], levels)
+        {'amount': 2000.0, 'age': between(30.0, 40.0), 'job': one_of('clerk', 'cook')}
     """
-    asked: dict[str, str | float | Interval] = {}
+    asked: dict[str, _Wanted] = {}
     for text in texts:
-        name, new = _condition(text, names, labelled)
+        name, new = _condition(text, names, labelled or {})
         old = asked.get(name)
         asked[name] = new if old is None else _both(name, old, new)
 
     return asked
 
 
-def _condition(text: str, names: Sequence[str], labelled: Collection[str]) -> tuple[str, str | float | Interval]:
+def _condition(text: str, names: Sequence[str], labelled: Mapping[str, Levels]) -> tuple[str, _Wanted]:
     where = f"condition {text!r}"
     name, first, sign, last = _parts(text, names, labelled, where)
+    if sign == "!=" and name not in labelled:
+        raise SettingError(f"{where}: != is for labels. Ask for {name!r} with >= or <=.")
     value = last if name in labelled else _number(last, where)
     if first is not None:
         if sign != "<=":
             raise SettingError(f"{where}: expected two ends as in '30<=age<=40'.")
         return name, Interval(first if name in labelled else _number(first, where), value)
 
-    return name, _asked(sign, value)
+    return name, _asked(sign, value, labelled.get(name))
 
 
 def _parts(text: str, names: Sequence[str], labelled: Collection[str], where: str) -> tuple[str, str | None, str, str]:
@@ -80,10 +96,10 @@ def _parts(text: str, names: Sequence[str], labelled: Collection[str], where: st
 def _unknown(text: str, names: Sequence[str], where: str) -> tuple[str, str | None, str, str]:
     """Reads a condition that is about no name as it is written, or says what is wrong."""
     found = CONDITION.fullmatch(text)
-    unknown = re.search(r"[<>](?!=)|!=", text)
+    unknown = re.search(r"[<>](?!=)", text)
     if not found or unknown:
         quoted = """ A name with such signs stands in quotes: '"a>b"=30'.""" if set(text) & set(QUOTES) else ""
-        hint = " For > and < write >= and <=; there is no !=." if unknown else ""
+        hint = " For > and < write >= and <=." if unknown else ""
         raise SettingError(f"{where}: expected for example 'age=30', 'age>=30' or '30<=age<=40'.{hint}{quoted}")
 
     return pick(found[2], names, where), found[1], found[3], found[4]
@@ -103,15 +119,22 @@ def _reading(name: str, text: str, is_label: bool) -> re.Match[str] | None:
     return re.fullmatch(rf"{LOWER}{re.escape(name)}\s*{SIGN}\s*{value}\s*", text, re.DOTALL)
 
 
-def _asked(sign: str, value: str | float) -> str | float | Interval:
+def _asked(sign: str, value: str | float, levels: Levels | None) -> _Wanted:
+    if levels and sign in ("=", "==", "!="):
+        labels = (
+            [str(value)] if levels.label_of(value) is not None else [each.strip() for each in str(value).split("|")]
+        )
+        return LabelSet(tuple(labels), sign == "!=") if len(labels) > 1 or sign == "!=" else labels[0]
     if sign in ("=", "=="):
         return value
 
     return Interval(value, None) if sign == ">=" else Interval(None, value)
 
 
-def _both(name: str, old: str | float | Interval, new: str | float | Interval) -> Interval:
-    """Joins a lower and an upper end."""
+def _both(name: str, old: _Wanted, new: _Wanted) -> Interval | LabelSet:
+    """Joins a lower and an upper end, or what is excluded."""
+    if isinstance(old, LabelSet) and isinstance(new, LabelSet) and old.excluded and new.excluded:
+        return LabelSet((*old.labels, *new.labels), excluded=True)
     if isinstance(old, Interval) and isinstance(new, Interval):
         for low, high in ((old, new), (new, old)):
             if low.upper is None and high.lower is None:
@@ -136,6 +159,25 @@ def parse_bounds(texts: Iterable[str], names: Sequence[str]) -> dict[str, tuple[
         bounds[name] = tuple(_number(end, where) if end.strip() else None for end in (lower, upper))
 
     return bounds  # type: ignore[return-value] # two ends each
+
+
+def parse_constraints(
+    texts: Iterable[str], names: Sequence[str], labelled: Mapping[str, Levels]
+) -> dict[str, Constraint]:
+    """Reads constraints such as `sex=fixed`, `age=up`, `bmi=18,40`, `age=18,` or `job=clerk|cook`."""
+    read: dict[str, Constraint] = {}
+    for name, value in _pairs(texts, names, "constraint", "age=up"):
+        word, where = value.strip(), f"constraint on {name!r}"
+        if word in WORDS:
+            read[name] = word
+        elif name in labelled:
+            read[name] = tuple(each.strip() for each in word.split("|"))
+        elif word.count(",") == 1:
+            read[name] = tuple(_number(end, where) if end.strip() else None for end in word.split(","))
+        else:
+            raise SettingError(f"{where}: expected 'fixed', 'up', 'down' or two ends such as '18,40', got {word!r}.")
+
+    return read
 
 
 def parse_types(texts: Iterable[str], names: Sequence[str]) -> dict[str, str | list[str]]:
@@ -174,7 +216,7 @@ def _named(text: str, names: Sequence[str]) -> tuple[str, str, str]:
     return (held + name).strip(), sign, value
 
 
-def parse_scope(text: str, names: Sequence[str]) -> list[str]:
+def parse_scope(text: str, names: Sequence[str], what: str = "scope") -> list[str]:
     """Reads names with commas between, of which one that holds a comma stands in quotes, or alone.
 
     Example:
@@ -185,7 +227,7 @@ def parse_scope(text: str, names: Sequence[str]) -> list[str]:
     if text.strip() in names and not set(listed) <= set(names):
         return [text.strip()]
 
-    return [pick(name, names, "scope") for name in listed]
+    return [pick(name, names, what) for name in listed]
 
 
 def _number(text: str, where: str) -> float:

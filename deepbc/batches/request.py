@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas
 
-from deepbc.batches.conditions import parse_conditions, parse_scope, parse_weights
+from deepbc.batches.conditions import parse_conditions, parse_constraints, parse_scope, parse_weights
+from deepbc.data.constraints import FIXED, Constraint
 from deepbc.distances import Squared
 from deepbc.errors import SettingError
 from deepbc.queries import backtrack, backtrack_samples, intervene
@@ -28,6 +29,9 @@ class Request:
         weights: What moving a noise costs.
         samples: How many worlds to draw; None asks for the nearest.
         seed: Where samples come from.
+        fixed: What may not change, with commas between.
+        constraints: What else may not, such as `age=up`.
+        inside: `seen` keeps numbers inside what the fit saw.
     """
 
     conditions: tuple[str, ...]
@@ -37,6 +41,9 @@ class Request:
     weights: tuple[str, ...] = ()
     samples: int | None = None
     seed: int = 0
+    fixed: str | None = None
+    constraints: tuple[str, ...] = ()
+    inside: str | None = None
 
 
 def columns_of(scm: SCM) -> dict[str, str]:
@@ -62,10 +69,16 @@ def ask(scm: SCM, rows: pandas.DataFrame, request: Request) -> Counterfactual:
     names = tuple(scm.graph)
     asked = parse_conditions(request.conditions, names, scm.schema.levels)
     if request.forced:
-        _refuse(request, keep="keep", scope="scope", weights="weight", samples="samples")
+        options = {"keep": "keep", "scope": "scope", "weights": "weight", "samples": "samples"}
+        _refuse(request, **options, fixed="fix", constraints="constraint", inside="inside")
         return intervene(scm, rows, asked)
 
     settings: dict[str, Any] = {"distance": Squared(parse_weights(request.weights, names))}
+    limits: dict[str, Constraint] = dict.fromkeys(
+        parse_scope(request.fixed, names, "fix") if request.fixed else (), FIXED
+    )
+    limits |= parse_constraints(request.constraints, names, scm.schema.levels)
+    settings |= {"constraints": limits, "inside": request.inside}
     if request.scope is not None:
         settings["scope"] = parse_scope(request.scope, names)
     if request.samples is not None:

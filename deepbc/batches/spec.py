@@ -8,6 +8,9 @@
       grade: [low, middle, high]
     bounds:
       amount: [0, null]
+    constraints:
+      age: up
+      grade: [low, middle]
     mechanisms:
       income: {kind: Linear}
       amount: {kind: Flow, bins: 16}
@@ -49,6 +52,7 @@ class _File(BaseModel):
     graph: str | dict[str, list[str]]
     types: dict[str, str | list[str | int | float]] = Field(default_factory=dict)
     bounds: dict[str, tuple[float | None, float | None]] = Field(default_factory=dict)
+    constraints: dict[str, str | list[bool | int | float | str | None]] = Field(default_factory=dict)
     mechanisms: dict[str, dict[str, Any]] = Field(default_factory=dict)
     training: dict[str, dict[str, Any]] = Field(default_factory=dict)
     seed: int = Field(default=0, strict=True)
@@ -138,11 +142,16 @@ def _built(file: _File, page: "_Page") -> Spec:
     for name in file.bounds:
         with page.located("bounds", name):
             SCM(graph, bounds={name: file.bounds[name]})
+    for name in file.constraints:
+        with page.located("constraints", name):
+            SCM(graph, constraints={name: file.constraints[name]})
     for name in file.types:
         with page.located("types", name):
             SCM(graph, types={name: file.types[name]})
 
-    return Spec(SCM(graph, mechanisms, bounds=file.bounds, types=file.types), training, file.seed)
+    return Spec(
+        SCM(graph, mechanisms, bounds=file.bounds, types=file.types, constraints=file.constraints), training, file.seed
+    )
 
 
 def _mechanism(settings: dict[str, Any]) -> Mechanism:

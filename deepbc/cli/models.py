@@ -27,13 +27,21 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Conditions = Annotated[
     list[str],
     typer.Option(
-        "--if", help="What is to hold: 'a=3', 'a>=3', '3<=a<=4', 'b=word', '\"a name\"=3'.", show_default=False
+        "--if",
+        help="What is to hold: 'a=3', 'a>=3', '3<=a<=4', 'b=word', 'b=word|other', 'b!=word', '\"a name\"=3'.",
+        show_default=False,
     ),
 ]
 Forced = Annotated[bool, typer.Option("--intervene", help="Break the law of what is asked, instead.")]
 Keep = Annotated[int | None, typer.Option(min=1, help="At most so many noises may move.")]
 Scope = Annotated[str | None, typer.Option(help="Whose noises may move: 'a,b'.")]
 Weights = Annotated[list[str] | None, typer.Option(help="What moving a noise costs: 'a=5'.")]
+Fixed = Annotated[str | None, typer.Option("--fix", help="What may not change: 'a,b'.")]
+Constraints = Annotated[
+    list[str] | None,
+    typer.Option("--constraint", help="How it may change: 'a=up', 'a=down', 'a=18,40', 'b=word|other'."),
+]
+Inside = Annotated[str | None, typer.Option(help="'seen' keeps numbers inside what the fit saw.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps or words.")]
 
 
@@ -113,6 +121,9 @@ def ask(
     keep: Keep = None,
     scope: Scope = None,
     weight: Weights = None,
+    fix: Fixed = None,
+    constraint: Constraints = None,
+    inside: Inside = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Draw so many worlds instead of the nearest.")] = None,
     seed: Annotated[int, typer.Option(help="Where samples come from.")] = 0,
     as_json: Json = False,
@@ -130,7 +141,9 @@ def ask(
     from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
-    request = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed)
+    request = Request(
+        tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed, fix, tuple(constraint or ()), inside
+    )
     table = read_table(data, tuple(columns_of(scm)), labels_in(scm))
     cf = put(scm, check_whole(pick_rows(table, row), data), request)
 
@@ -153,6 +166,9 @@ def batch(
     keep: Keep = None,
     scope: Scope = None,
     weight: Weights = None,
+    fix: Fixed = None,
+    constraint: Constraints = None,
+    inside: Inside = None,
     chunk: Annotated[int | None, typer.Option(min=1, help="How many rows are asked at a time.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="How many parts are asked at once; one a core.")] = None,
     as_json: Json = False,
@@ -168,7 +184,10 @@ def batch(
     from deepbc.batches.request import Request
     from deepbc.batches.run import run_batch
 
-    request = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()))
+    limits = tuple(constraint or ())
+    request = Request(
+        tuple(condition), intervene, keep, scope, tuple(weight or ()), fixed=fix, constraints=limits, inside=inside
+    )
     made = run_batch(model, data, request, out, rows=chunk, workers=workers)
     counts = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:

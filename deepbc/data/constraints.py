@@ -1,6 +1,6 @@
 """What must not change: constraints on variables, as people declare them."""
 
-__all__ = ["FIXED", "Constraint", "read_constraints"]
+__all__ = ["FIXED", "UP", "WORDS", "Constraint", "read_constraints"]
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from deepbc._validation import pick
 from deepbc.data.categories import Label
 from deepbc.errors import SettingError
 
-FIXED, UP, DOWN = "fixed", "up", "down"
+WORDS = FIXED, UP, DOWN = "fixed", "up", "down"
 # A word, the ends of a range of numbers with None for an open one, or the labels that will do.
 Constraint = str | tuple[Label | None, ...]
 
@@ -36,7 +36,7 @@ def read_constraints(
 
 
 def _read_one(name: str, given: Any) -> Constraint:
-    if isinstance(given, str) and given in (FIXED, UP, DOWN):
+    if isinstance(given, str) and given in WORDS:
         return given
     if isinstance(given, Sequence | set | frozenset) and not isinstance(given, str) and len(given):
         return tuple(sorted(given, key=repr)) if isinstance(given, set | frozenset) else tuple(given)

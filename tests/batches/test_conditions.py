@@ -3,7 +3,8 @@
 import pytest
 
 import deepbc as bc
-from deepbc.batches.conditions import parse_bounds, parse_conditions, parse_weights
+from deepbc.batches.conditions import parse_bounds, parse_conditions, parse_constraints, parse_weights
+from deepbc.data.categories import Levels
 
 NAMES = ("age", "p44/42", "New Jumbles Rock", "a-b")
 
@@ -62,10 +63,35 @@ def test_bounds_may_be_open():
 
 
 def test_labels_may_hold_any_sign():
-    read = parse_conditions(["lab=a=b", "grade >= very high"], ["lab", "grade"], ["lab", "grade"])
+    levels = {"lab": Levels(("a=b", "x|y", "<=5", "z")), "grade": Levels(("low", "very high"), ordered=True)}
+    read = parse_conditions(["lab=a=b", "grade >= very high"], ["lab", "grade"], levels)
     assert read["lab"] == "a=b"
     assert repr(read["grade"]) == "at_least('very high')"
-    assert parse_conditions(["lab=<=5"], ["lab"], ["lab"]) == {"lab": "<=5"}
+    assert parse_conditions(["lab=<=5"], ["lab"], levels) == {"lab": "<=5"}
+    assert parse_conditions(["lab=x|y"], ["lab"], levels) == {"lab": "x|y"}
+
+
+def test_sets_of_labels_are_asked_with_bars_and_inequality():
+    levels = {"job": Levels(("clerk", "cook", "sailor"))}
+    assert repr(parse_conditions(["job=clerk | cook"], ["job"], levels)["job"]) == "one_of('clerk', 'cook')"
+    assert repr(parse_conditions(["job != clerk"], ["job"], levels)["job"]) == "other_than('clerk')"
+    both = parse_conditions(["job!=clerk", "job!=cook"], ["job"], levels)["job"]
+    assert repr(both) == "other_than('clerk', 'cook')"
+    with pytest.raises(bc.SettingError, match="!= is for labels"):
+        parse_conditions(["age!=3"], ["age", "job"], levels)
+
+
+def test_constraints_are_words_ranges_or_labels():
+    levels = {"job": Levels(("clerk", "cook", "sailor"))}
+    texts = ["age=up", "a-b=18,", "p44/42 = 1,2.5", "job=clerk|cook"]
+    assert parse_constraints(texts, [*NAMES, "job"], levels) == {
+        "age": "up",
+        "a-b": (18.0, None),
+        "p44/42": (1.0, 2.5),
+        "job": ("clerk", "cook"),
+    }
+    with pytest.raises(bc.SettingError, match="expected 'fixed', 'up', 'down'"):
+        parse_constraints(["age=upward"], NAMES, {})
 
 
 def test_weights_of_names_that_hold_the_sign_are_read():

@@ -39,6 +39,13 @@ def test_a_file_is_the_model_that_it_says(tmp_path):
     assert spec.seed == 3
 
 
+def test_constraints_are_those_of_the_model(tmp_path):
+    text = 'graph: "age -> job"\nconstraints:\n  age: [18, null]\n  job: fixed\n'
+    assert read_spec(written(tmp_path, text)).scm.constraints == {"age": (18, None), "job": "fixed"}
+    with pytest.raises(bc.SettingError, match=r"model.yaml, line 4: constraints.job: .*'fixed', 'up', 'down'"):
+        read_spec(written(tmp_path, text.replace("fixed", "upward")))
+
+
 def test_a_graph_alone_is_enough_as_text_or_mapping(tmp_path):
     for text in ('graph: "a -> b"', "graph:\n  a: []\n  b: [a]\n"):
         spec = read_spec(written(tmp_path, text))

@@ -100,6 +100,11 @@ def test_options_change_the_question(folder, command):
     assert sum(sparse[f"moved {name}"] > 0 for name in before.index) == 1
     assert min(each["amount"] for each in (forced, alone, sparse)) >= 30
 
+    fixed = json.loads(command(*ask, "--if", "amount=9", "--fix", "age", "--constraint", "income=20,40").stdout)[0]
+    assert fixed["age"] == before["age"]
+    assert min(20, before["income"]) <= fixed["income"] <= max(40, before["income"])
+    assert "no meaning with --intervene" in command(*ask, "--if", "amount=9", "--intervene", "--fix", "age").stderr
+
     drawn = pd.DataFrame(json.loads(command(*ask, "--if", "amount>=30", "--samples", "50", "--seed", "1").stdout))
     assert len(drawn) == 50
     assert (drawn["amount"] >= 30).all()
@@ -206,7 +211,7 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         ([*ASK, "--if", "amount=9", "--if", "amount=8"], "'amount' comes twice"),
         ([*ASK, "--if", "3>=amount<=4"], "condition"),
         ([*ASK, "--if", "amount>9"], "For > and < write >= and <="),
-        ([*ASK, "--if", "amount!=9"], "there is no !="),
+        ([*ASK, "--if", "amount!=9"], "!= is for labels"),
         ([*ASK, "--if", "amount=9", "--scope", "aeg"], "Did you mean 'age'?"),
         ([*ASK, "--if", "amount=9", "--weight", "age"], "weight 'age'"),
         ([*ASK, "--if", "amount=9", "--weight", "age=-1"], "age"),
