@@ -141,9 +141,8 @@ def ask(
     from deepbc.scm.model import SCM
 
     scm = SCM.load(model)
-    request = Request(
-        tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed, fix, tuple(constraint or ()), inside
-    )
+    limits = tuple(constraint or ())
+    request = Request(tuple(condition), intervene, keep, scope, tuple(weight or ()), samples, seed, fix, limits, inside)
     table = read_table(data, tuple(columns_of(scm)), labels_in(scm))
     cf = put(scm, check_whole(pick_rows(table, row), data), request)
 
