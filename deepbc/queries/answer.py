@@ -19,7 +19,7 @@ from deepbc.queries.asked import Asked
 from deepbc.queries.question import Question
 from deepbc.queries.results import Counterfactual, Diagnostics
 from deepbc.queries.status import RowStatuses
-from deepbc.queries.worlds import Columns
+from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm import SCM
 from deepbc.scm.completion import complete_rows, join_parents, sources
 
@@ -30,31 +30,29 @@ ROUNDING = 16
 def answer(
     scm: SCM,
     question: Question,
-    counterfactual: tuple[Columns, Columns],
+    worlds: Worlds,
     distance: Distances,
     statuses: RowStatuses,
     diagnostics: Diagnostics | None = None,
-    drawn: Columns | None = None,
-    certainty: Tensor | None = None,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
     Args:
         scm: The model.
         question: What was asked.
-        counterfactual: Counterfactual values and noise, each with shape `(rows, dim)`; or `(samples, rows, dim)`.
+        worlds: The counterfactual worlds, of rows or of `(samples, rows)`.
         distance: How far two noises are apart.
         statuses: What happened to each row; one that misses, in any sample, is never a success.
         diagnostics: What a sampler says of each row.
-        certainty: One minus the chance of each row that a nearer world was missed; 1 by default.
-        drawn: Factual noise that was drawn with each sample, with shape `(samples, rows, dim)`.
     """
-    samples = torch.Size([len(next(iter(counterfactual[0].values())))]) if diagnostics else torch.Size()
+    samples = torch.Size([len(next(iter(worlds.x.values())))]) if diagnostics else torch.Size()
     batch = samples + question.batch
-    x, u = ({name: rows.flatten(0, -2) for name, rows in part.items()} for part in counterfactual)
+    x, u, drawn = (
+        {name: rows.flatten(0, -2) for name, rows in part.items()} for part in (worlds.x, worlds.u, worlds.drawn)
+    )
     many = samples.numel()
     rest = dict(repeat(question.u, many))
-    rest |= {name: rows.flatten(0, -2) for name, rows in (drawn or {}).items()}
+    rest |= drawn
     moved = {name: distance.moved(name, u[name], rest[name]) for name in scm.graph}
     error, met = _error(scm, repeat({**question.limits, **question.asked}, many), u, statuses.tolerance)
     holds = (met & _possible(scm, x, u)).reshape(many, -1).all(0)
@@ -73,7 +71,8 @@ def answer(
         farthest=_column(_farthest(u, rest), batch),
         unseen={name: each.cpu().reshape(batch) for name, each in _unseen(scm, x).items()},
         clipped=_clipped(scm, x, u).cpu().reshape(batch),
-        certainty=_column(torch.ones(question.rows) if certainty is None else certainty, question.batch),
+        certainty=_column(worlds.certainty, question.batch),
+        probabilities={name: each.cpu().reshape(*batch, each.shape[-1]) for name, each in worlds.chances.items()},
         status=statuses.say(holds).reshape(tuple(question.batch))[()],
         batch=batch,
         diagnostics=diagnostics,

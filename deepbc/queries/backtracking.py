@@ -31,6 +31,7 @@ from deepbc.queries.answer import answer
 from deepbc.queries.asked import Asked
 from deepbc.queries.constraints import read_limits
 from deepbc.queries.discrete_search import undecided
+from deepbc.queries.effects import choose_labels
 from deepbc.queries.growing_spheres import is_searchable, search_spheres
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.nearest import Search, solve
@@ -99,7 +100,7 @@ def backtrack(
     worlds, statuses = find_mode(Search(scm, solver, read, limits.scope), question)
 
     with torch.no_grad():
-        return answer(scm, question, (worlds.x, worlds.u), read, statuses, certainty=worlds.certainty)
+        return answer(scm, question, worlds, read, statuses)
 
 
 def read_checked(scm: SCM, question: Question, distance: Any) -> Distances:
@@ -141,14 +142,14 @@ def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
 
 
 def _early(search: Search, question: Question) -> list[str]:
-    """The limits that are asked for from the start: values, classes and whole numbers upstream of what is asked."""
+    """The limits that are asked for from the start: classes and whole numbers, and values upstream of what is asked."""
     scm = search.scm
     upstream = scm.graph.ancestors(*question.asked)
 
     return [
         name
         for name, each in question.limits.items()
-        if name in upstream and (scm.variables[name].discrete or not each.interval)
+        if scm.variables[name].discrete or (name in upstream and not each.interval)
     ]
 
 
@@ -175,7 +176,11 @@ def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
         open_aims = _aims(scm, question, outside.any(0), lone=False)
         worlds = _search_steps(search, question, open_aims, worlds, outside.any(0))
 
-    return worlds, _say(search.problem(aims), worlds.status, outside, question.forbidden)
+    statuses = _say(search.problem(aims), worlds.status, outside, question.forbidden)
+    held = statuses.converged & ~outside.any(0)
+    decided = {*asked, *scm.graph.ancestors(*asked)}
+
+    return choose_labels(scm, question, worlds, decided, held), statuses
 
 
 def _search_steps(

@@ -128,7 +128,7 @@ class ChoiceTree:
                 continue
             self.values[name] = candidates
             self.legal[name] = _legal(variable, candidates, x, asked)
-            self.edges[name] = _edges(variable, self.legal[name], candidates)
+            self.edges[name] = _edges(variable, self.legal[name], candidates, asked)
         self.roles = Roles.of(scm, aims, scope, [*self.values, *met])
         self.model = RestModel(scm, question, self.roles, distance, self.wide)
         #: Which part of the model's cost, if any, the true cost never falls below.
@@ -350,15 +350,16 @@ def _legal(variable: Variable, candidates: Tensor, x: Tensor, asked: Asked | Non
     return legal
 
 
-def _edges(variable: Variable, legal: Tensor, candidates: Tensor) -> Tensor:
-    """Which values have others beyond them that are not enumerated, with shape `(rows, values)`."""
+def _edges(variable: Variable, legal: Tensor, candidates: Tensor, asked: Asked | None) -> Tensor:
+    """Which values have others beyond them that would do and are not enumerated, with shape `(rows, values)`."""
     if variable.levels or not legal.shape[-1]:
         return torch.zeros_like(legal)
 
     column = candidates.squeeze(-1)
     inner = torch.zeros_like(legal[:, :1])
-    first = legal & ~torch.cat([inner, legal[:, :-1]], dim=-1) & (column > variable.lower)
-    last = legal & ~torch.cat([legal[:, 1:], inner], dim=-1) & (column < variable.upper)
+    lower, upper = (-torch.inf, torch.inf) if asked is None else (asked.lower, asked.upper)
+    first = legal & ~torch.cat([inner, legal[:, :-1]], dim=-1) & (column > variable.lower) & (column > lower)
+    last = legal & ~torch.cat([legal[:, 1:], inner], dim=-1) & (column < variable.upper) & (column < upper)
 
     return first | last
 

@@ -9,23 +9,31 @@ References:
 
 __all__ = ["intervene"]
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from deepbc._validation import check_count
 from deepbc.distances import read_distance
 from deepbc.errors import DataError
+from deepbc.numerics.batched import repeat, select
+from deepbc.numerics.counter_rng import Streams
 from deepbc.queries.answer import answer
-from deepbc.queries.question import read_question
-from deepbc.queries.results import Counterfactual
+from deepbc.queries.effects import choose_labels
+from deepbc.queries.question import Question, read_question
+from deepbc.queries.results import Counterfactual, Diagnostics
 from deepbc.queries.status import Outcome, RowStatuses, status_of
+from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm import SCM
-from deepbc.scm.completion import Nearest, complete_rows, sources
+from deepbc.scm.completion import Nearest, complete_rows, join_parents, sources
 
 
 @torch.no_grad()
-def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Counterfactual:
+def intervene(
+    scm: SCM, factual: Any, do: Any, *, distance: Any = None, samples: int | None = None, seed: int | None = None
+) -> Counterfactual:
     r"""Answers what would have been different, had the antecedent been forced.
 
     Args:
@@ -34,11 +42,14 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
         do: The antecedent: for each variable one value for all rows or one a row. One factual row with many values
             gives as many rows.
         distance: How the noise that the antecedent implies is compared with the factual one, as for `backtrack`.
+        samples: How many worlds to draw for each row: the facts do not tell the noise of classes and whole numbers,
+            which is drawn from what they leave. None answers with the likeliest labels.
+        seed: Where samples come from; the same seed gives the same samples of a row. None draws afresh.
 
     Returns:
         The answer. Its `noise` at the antecedent is the noise that would have led there, so that `moved` and `distance`
         can be compared with those of a backtracking answer. A row whose antecedent no noise can reach has its values
-        all the same and says so in `status`.
+        all the same and says so in `status`. Samples have an axis in front.
 
     Example:
         >>> from deepbc import CausalGraph, Equation
@@ -52,8 +63,23 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     question = read_question(scm, factual, do)
     read = read_distance(distance, tuple(scm.graph))
     forced = {name: _check_forced(each.lower, each.interval, name) for name, each in question.asked.items()}
+    reached = torch.zeros(question.rows, dtype=torch.long, device=scm.device)
+    words = {outcome: status_of(outcome) for outcome in (Outcome.CONVERGED, Outcome.FORCED_MISS)}
+    statuses = RowStatuses(reached, words, miss=Outcome.FORCED_MISS)
+    if samples is not None:
+        check_count(samples, "samples", least=1)
+        return answer(
+            scm, question, _draw(scm, question, forced, samples, seed), read, statuses, _independent(question, samples)
+        )
 
-    # Only effects of the antecedent change; the others keep their values to the last digit.
+    worlds = _force(scm, question, forced)
+    finite = torch.stack([each.isfinite().all(-1) for each in (*worlds.x.values(), *worlds.u.values())]).all(0)
+
+    return answer(scm, question, choose_labels(scm, question, worlds, forced, finite), read, statuses)
+
+
+def _force(scm: SCM, question: Question, forced: Columns) -> Worlds:
+    """The worlds in which variables are forced to values; only their effects change, others stay to the last digit."""
     effects = scm.graph.descendants(*forced)
     values = {name: question.x[name] for name in scm.graph if name not in effects}
     noise = {name: question.u[name] for name in scm.graph if name not in forced}
@@ -61,11 +87,39 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     nearest = {name: Nearest(x, question.u[name]) for name, x in forced.items() if scm.mechanisms[name].discrete}
     given = sources({**values, **forced}, noise) | nearest
     after = complete_rows(scm, given, scm.schema.empty([question.rows]))
-    reached = torch.zeros(question.rows, dtype=torch.long, device=scm.device)
-    words = {outcome: status_of(outcome) for outcome in (Outcome.CONVERGED, Outcome.FORCED_MISS)}
-    statuses = RowStatuses(reached, words, miss=Outcome.FORCED_MISS)
 
-    return answer(scm, question, (after.x, after.u), read, statuses)
+    return Worlds.of(after.x, after.u)
+
+
+def _draw(scm: SCM, question: Question, forced: Columns, samples: int, seed: int | None) -> Worlds:
+    """Worlds with factual noise drawn from what the labels and whole numbers leave of it, `(samples, rows)`."""
+    rows, streams = question.rows, Streams.of(seed, [each.double().cpu() for each in question.x.values()])
+    drawn = {}
+    for name in scm.graph:
+        law = scm.mechanisms[name]
+        if law.discrete:
+            uniform = streams.uniform(samples * law.noise_dim, "factual", name).reshape(rows, samples, -1)
+            x, parents = question.x[name], join_parents(scm, name, question.x)
+            uniform = uniform.transpose(0, 1).flatten(0, 1).to(x)
+            drawn[name] = law.draw(x.repeat(samples, 1), parents.repeat(samples, 1), uniform)
+    many = Question(
+        repeat(question.x, samples), {**repeat(question.u, samples), **drawn}, {}, torch.Size([samples * rows])
+    )
+    found = _force(scm, many, repeat(forced, samples))
+
+    def split(columns: Columns) -> Columns:
+        return {name: each.reshape(samples, rows, -1) for name, each in columns.items()}
+
+    alike = select(found, slice(rows))
+
+    return replace(alike, x=split(found.x), u=split(found.u), drawn=split(drawn))
+
+
+def _independent(question: Question, samples: int) -> Diagnostics:
+    """What is said of draws that are independent."""
+    ones = torch.ones(question.batch, dtype=torch.double)
+
+    return Diagnostics(r_hat=ones, effective=samples * ones, acceptance=ones)
 
 
 def _check_forced(value: Tensor, interval: bool, name: str) -> Tensor:

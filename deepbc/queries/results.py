@@ -58,6 +58,9 @@ class Counterfactual:
             with shape `(*batch,)`.
         farthest: The largest noise among those that moved, in standard deviations, with shape `(*batch,)`.
         unseen: Whether each number lies outside the range that the fit saw, by variable, with shape `(*batch,)`.
+        probabilities: The probability of each label of a category, by variable, with shape `(*batch, labels)`: over all
+            noise that leads to the factual labels, given the other values of the answer. The likeliest is the value;
+            where the label was asked for or chosen by the search it is 1. None of samples, whose labels vary.
         clipped: The number of pixels that a law cut to their range by more than a grey level, with shape `(*batch,)`;
             0 but for an image that keeps what its decoder misses.
         certainty: One minus the chance that a nearer world was missed, with shape `(*rows,)`: 1 where no choice of
@@ -79,6 +82,7 @@ class Counterfactual:
     error: Tensor
     farthest: Tensor
     unseen: Mapping[str, Tensor]
+    probabilities: Mapping[str, Tensor]
     clipped: Tensor
     certainty: Tensor
     status: Any

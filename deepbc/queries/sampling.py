@@ -128,7 +128,7 @@ def backtrack_samples(
     statuses = _judge(modes.statuses, sampler, drawable, store)
     diagnostics = Diagnostics(**{name: each.cpu().reshape(question.batch) for name, each in store.told.items()})
     with torch.no_grad():
-        return answer(scm, question, (store.x, store.u), read, statuses, diagnostics, store.rest)
+        return answer(scm, question, store.worlds(modes.worlds), read, statuses, diagnostics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,7 @@ class _Mixture:
         """Finds the mode of each combination; the best of them is that of the row."""
         many, allowed = self._each(question)
         worlds, statuses = find_mode(self.search, many)
-        moved = [self.search.distance.moved(name, each, many.u[name]) for name, each in worlds.u.items()]
-        cost = torch.where(statuses.converged & allowed, torch.stack(moved).sum(0), torch.inf)
+        cost = torch.where(statuses.converged & allowed, worlds.cost(many.u, self.search.distance), torch.inf)
         cost = cost.reshape(question.rows, self.densities)
         first = torch.arange(question.rows, device=cost.device) * self.densities
         best = worlds.take(first + cost.argmin(-1))
@@ -329,6 +328,10 @@ class _Store:
         for name, each in self.told.items():
             each[rows] = getattr(part.draws, name)
         self.trusted[rows] = part.draws.trusted
+
+    def worlds(self, modes: Worlds) -> Worlds:
+        """The samples as worlds."""
+        return Worlds(self.x, self.u, modes.status, torch.ones_like(modes.certainty), self.rest)
 
 
 def _check_sets(asked: Mapping[str, Asked], classes: Collection[str]) -> None:

@@ -3,7 +3,7 @@
 __all__ = ["Columns", "Worlds"]
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,12 +25,23 @@ class Worlds:
         u: Noise, with shape `(rows, noise)`.
         status: How the solve of each ended, with shape `(rows,)`.
         certainty: One minus the chance that the search left out a nearer world, with shape `(rows,)`.
+        drawn: The factual noise that a world counts from, of categories that have more than one.
+        chances: The probability of each label of a category, with shape `(rows, labels)`.
     """
 
     x: Columns
     u: Columns
     status: Tensor
     certainty: Tensor
+    drawn: Columns = field(default_factory=dict)
+    chances: Columns = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, x: Columns, u: Columns) -> "Worlds":
+        """Worlds that are answers by construction."""
+        status = torch.zeros_like(next(iter(x.values()))[..., 0], dtype=torch.long)
+
+        return cls(x, u, status, torch.ones_like(status, dtype=torch.double))
 
     def copy(self) -> "Worlds":
         """A copy that may be changed: what no change reached shares its memory with the question."""
@@ -38,8 +49,9 @@ class Worlds:
 
     def put(self, rows: Tensor, other: "Worlds") -> None:
         """Puts other rows in the place of the given ones; the worlds are to be a copy."""
-        for mine, theirs in ((self.x, other.x), (self.u, other.u)):
-            for name, each in mine.items():
+        for part in ("x", "u", "drawn", "chances"):
+            theirs = getattr(other, part)
+            for name, each in getattr(self, part).items():
                 each[rows] = theirs[name]
         self.status[rows] = other.status
         self.certainty[rows] = other.certainty
@@ -50,6 +62,6 @@ class Worlds:
 
     def cost(self, rest: Mapping[str, Tensor], distance: Distances) -> Tensor:
         """What the noises cost beside those at rest, with shape `(rows,)`; infinite where a row failed."""
-        moved = [distance.moved(name, each, rest[name]) for name, each in self.u.items()]
+        moved = [distance.moved(name, each, self.drawn.get(name, rest[name])) for name, each in self.u.items()]
 
         return torch.where(self.status == SolverStatus.CONVERGED, torch.stack(moved).sum(0), torch.inf)

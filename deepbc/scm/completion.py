@@ -22,6 +22,7 @@ __all__ = [
     "complete_rows",
     "draw_noise",
     "join_parents",
+    "read_forced",
     "sources",
 ]
 
@@ -210,6 +211,18 @@ def complete_checked(
         check_contradiction(values[name].expand_as(done.x[name]), done.x[name], f"Variable {name!r}")
 
     return done
+
+
+def read_forced(model: Model, values: Any, rows: int) -> dict[str, Tensor]:
+    """Reads values to which variables are forced, as rows of shape `(rows, value)`; a prediction cannot be forced."""
+    read = model.schema.read_values(values)
+    for name, each in read.items():
+        if model.mechanisms[name].deterministic:
+            raise DataError(f"do: {name!r} is a prediction from others, with no noise to imply. Force its causes.")
+        if each.shape[:-1] not in ((), (1,), (rows,)):
+            raise DataError(f"do: expected one value of {name!r}, or one for each of {rows} rows, got {len(each)}.")
+
+    return {name: each.expand(rows, -1) for name, each in read.items()}
 
 
 def check_laws(model: Model, done: Completed) -> None:

@@ -24,7 +24,15 @@ from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Flow, Mechanism
 from deepbc.numerics.seeding import generator
-from deepbc.scm.completion import check_laws, complete_read, complete_rows, draw_noise, join_parents, sources
+from deepbc.scm.completion import (
+    check_laws,
+    complete_read,
+    complete_rows,
+    draw_noise,
+    join_parents,
+    read_forced,
+    sources,
+)
 from deepbc.scm.fit import FitPlan, fit_model, read_training
 from deepbc.scm.schema import Schema, check_move, read_names
 from deepbc.scm.type_inference import Declaration, read_types
@@ -170,17 +178,19 @@ class SCM:
         return self.complete(noise=noise).values
 
     @torch.no_grad()
-    def sample(self, rows: int, *, seed: int | None = None) -> World:
-        """Draws worlds from the model.
+    def sample(self, rows: int, *, do: Any = None, seed: int | None = None) -> World:
+        """Draws worlds from the model, or from the one in which variables are forced, their laws broken.
 
         Args:
             rows: The number of worlds.
-            seed: Same seed, same worlds; None draws fresh ones.
+            do: Values by variable to which they are forced, one for all rows or one a row.
+            seed: Same seed, same worlds; None draws fresh ones. An intervention leaves all other noise as it is.
         """
         check_count(rows, "sample rows")
         self.schema.check_fitted()
-        noise = {name: draw_noise(self, name, rows, seed) for name in self.graph}
-        done = complete_rows(self, sources({}, noise), self.schema.empty([rows]))
+        forced = read_forced(self, do, rows)
+        noise = {name: draw_noise(self, name, rows, seed) for name in self.graph if name not in forced}
+        done = complete_rows(self, sources(forced, noise), self.schema.empty([rows]))
         check_laws(self, done)
 
         return self.schema.show_world(done.x, done.u)
