@@ -33,6 +33,8 @@ def answer(
     diagnostics: Diagnostics | None = None,
     drawn: Columns | None = None,
     certainty: Tensor | None = None,
+    *,
+    forced: bool = False,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
@@ -45,6 +47,7 @@ def answer(
         diagnostics: What a sampler says of each row.
         certainty: One minus the chance of each row that a nearer world was missed; 1 by default.
         drawn: Factual noise that was drawn with each sample, with shape `(samples, rows, dim)`.
+        forced: Whether the antecedent was forced, its law broken.
     """
     samples = torch.Size([len(next(iter(counterfactual[0].values())))]) if diagnostics else torch.Size()
     batch = samples + question.batch
@@ -74,6 +77,8 @@ def answer(
         batch=batch,
         diagnostics=diagnostics,
         index=question.index,
+        forced=forced,
+        variables=dict(scm.variables),
     )
 
 

@@ -65,7 +65,7 @@ def intervene(scm: SCM, factual: Any, do: Any, *, distance: Any = None) -> Count
     words = {outcome: status_of(outcome) for outcome in (Outcome.CONVERGED, Outcome.FORCED_MISS)}
     statuses = RowStatuses(reached, words, miss=Outcome.FORCED_MISS)
 
-    return answer(scm, question, (after.x, after.u), read, statuses)
+    return answer(scm, question, (after.x, after.u), read, statuses, forced=True)
 
 
 def _check_forced(value: Tensor, interval: bool, name: str) -> Tensor:
