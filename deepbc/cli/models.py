@@ -5,7 +5,7 @@ __all__ = ["Json", "ask", "batch", "fit", "fit_records", "report_table", "sample
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deepbc.queries.description import Column
     from deepbc.queries.results import Counterfactual
     from deepbc.scm.model import SCM
-    from deepbc.training.report import FitReport
+    from deepbc.training.report import ColumnSummary, FitReport
 
 Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names or .parquet.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
@@ -53,7 +53,8 @@ def fit(
     """Learn a causal model of the columns of a table, one law for every variable of a graph.
 
     Columns of words, and of two values, are categories; those of whole numbers hold integers; all others are real.
-    Columns that the graph does not name are left out. Prints how well each law predicts rows that it did not see.
+    Columns that the graph does not name are left out. Prints what each column is taken for and what is odd about it,
+    then how well each law predicts rows that it did not see.
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
@@ -67,13 +68,21 @@ def fit(
     labels = {name: declared not in ("real", "integer") for name, declared in scm.types.items()}
     table = with_types(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
     chosen = model.seed if seed is None else seed
-    report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint)
+    said: set[str] = set()
+
+    def tell(columns: "Mapping[str, ColumnSummary]") -> None:
+        _print_columns(columns)
+        said.update(warning for each in columns.values() for warning in each.warnings)
+
+    on_columns = None if as_json else tell
+    report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint, on_columns=on_columns)
     scm.save(out)
 
     if as_json:
         _print_json(fit_records(report))
         return
     console.print(report_table(report))
+    _print_warnings([warning for warning in report.warnings if warning not in said])
     say(f"model: {out}")
 
 
@@ -96,6 +105,7 @@ def show(model: Model, as_json: Json = False) -> None:
     console.print(laws)
     if scm.report.variables:
         console.print(report_table(scm.report))
+        _print_warnings(scm.report.warnings)
 
 
 def ask(
@@ -239,6 +249,22 @@ def report_table(report: "FitReport") -> Table:
         add_row(table, each.name, *numbers, "; ".join(each.notes))
 
     return table
+
+
+def _print_columns(columns: "Mapping[str, ColumnSummary]") -> None:
+    """Prints what each column is taken for, and what is odd about it, before anything is learned."""
+    rows = next(iter(columns.values())).rows
+    table = Table("variable", "type", "from", "values", title=f"Columns: {rows:,} rows")
+    for name, each in columns.items():
+        add_row(table, name, each.type, each.origin, each.values)
+    console.print(table)
+    for column in columns.values():
+        _print_warnings(column.warnings)
+
+
+def _print_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        say(f"warning: {warning}")
 
 
 def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:

@@ -24,7 +24,7 @@ from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Flow, Mechanism
 from deepbc.numerics.seeding import generator
 from deepbc.scm.completion import check_laws, complete_read, complete_rows, draw_noise, join_parents, sources
-from deepbc.scm.fit import FitPlan, fit_model, read_training
+from deepbc.scm.fit import FitPlan, OnColumns, fit_model, read_training
 from deepbc.scm.schema import Schema, check_move, read_names
 from deepbc.scm.type_inference import Declaration, read_types
 from deepbc.training.report import FitReport
@@ -109,6 +109,7 @@ class SCM:
         training: Training | Mapping[str, Training] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
+        on_columns: OnColumns | None = None,
     ) -> FitReport:
         r"""Learns the mechanisms from data. The model changes only once the whole fit has succeeded.
 
@@ -119,13 +120,15 @@ class SCM:
             training: How to train, for all or by variable; by default each mechanism knows.
             checkpoint: A folder in which the state is kept. A killed fit that is started again goes on from there and
                 ends where it would have.
-            progress: Whether to show a progress bar; None shows it on a terminal.
+            progress: Whether to show a progress bar; None shows it on a terminal, and elsewhere says now and then how
+                far a long fit is.
+            on_columns: Called with what each column is taken for, by variable, before anything is learned.
 
         Returns:
-            The report, with held-out likelihood, learning curves and decisions.
+            The report, with held-out likelihood, learning curves, decisions, and warnings of what is odd in the data.
         """
         names = read_names(only, tuple(self.graph), "only")
-        plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress)
+        plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress, on_columns)
         known = Schema({} if only is None else self.variables, self.mechanisms, self.device, self.dtype)
         declaration = Declaration(self.graph, self.mechanisms, self._chosen, self.bounds, self.types)
 
