@@ -61,7 +61,7 @@ class _Clock:
     """When parts were done, and when the others will be if they take as long."""
 
     parts: int
-    start: float = field(default_factory=time.monotonic)
+    start: float = field(default_factory=lambda: time.monotonic())
     done: int = 0
     last: float = 0.0
 

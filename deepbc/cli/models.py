@@ -318,10 +318,10 @@ def _spread(column: "Column", part: int, before: float, drawn: Any) -> list[str]
 
 
 def _moved(cf: "Counterfactual", name: str, k: int) -> str:
-    """What a noise carried, in thousandths of the distance."""
+    """What a noise carried, to a hundredth or so of the distance."""
     from deepbc.data.wording import step_of, write_number
 
-    return write_number(cf.moved[name][k].item(), step_of(None, cf.distance[k].item()))
+    return write_number(cf.moved[name][k].item(), 10 * step_of(None, cf.distance[k].item()))
 
 
 def _shares(codes: Any, levels: "Levels") -> str:

@@ -31,14 +31,14 @@ def step_of(spread: float | None, *values: float) -> float:
     known = [value for value in values if math.isfinite(value)]
     size = max(map(abs, known), default=0.0)
     if spread is not None and 0 < spread < math.inf:
-        power = round(math.log10(spread / PARTS))
+        power = round(math.log10(spread) - math.log10(PARTS))
     else:
         power = math.floor(math.log10(size)) - DIGITS + 1 if size else 0
     if size < LARGE:
         power = min(power, 0)
     gap = max(known) - min(known) if known else 0.0
-    if gap > 1e-12 * size:
-        power = min(power, math.floor(math.log10(gap / 2)))
+    if 1e-12 * size < gap < math.inf:
+        power = min(power, math.floor(math.log10(gap) - math.log10(2)))
 
     # No float holds more digits.
     finest = math.floor(math.log10(size)) - 15 if size else power
@@ -121,7 +121,7 @@ def percent(share: float) -> str:
     if 0 < share < 0.005:
         return "less than 1 %"
 
-    return "more than 99 %" if 0.995 <= share < 1 - 1e-9 else f"{share:.0%}".replace("%", " %")
+    return "more than 99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
 
 
 def join_words(words: Sequence[str]) -> str:

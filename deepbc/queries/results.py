@@ -129,7 +129,8 @@ class Counterfactual:
         """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
 
         What was asked about has a star and a ring; a row that does not hold has crosses. Samples are drawn as the
-        marginals of each variable: of the first rows, beside the factual value.
+        marginals of each variable: of the first rows, beside the factual value. Axes of a single row span what is
+        usual in the data, so that what is little there looks like little.
 
         Args:
             path: The file to write, if any.
@@ -147,6 +148,7 @@ class Counterfactual:
             asked=tuple(self.antecedent),
             held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == "converged", dtype=bool)),
             caption=f"{self.batch[0]:,} samples, {caption}" if self.diagnostics else caption,
+            spread={name: each.sd for name, each in self.variables.items() if not each.levels and len(each.shape) < 2},
         )
 
         return plot_samples(drawing, path) if self.diagnostics else plot_counterfactual(drawing, path)

@@ -26,8 +26,9 @@ LEAST_ROWS, MANY_ROWS = 20, 200
 LEAST_PAIRS = 7.0
 # A level of fewer rows, a category of more levels, a share of equal rows, and a number of different ones, that are odd.
 LEAST_LEVEL, MOST_LEVELS, LARGEST_TIE, FEW_VALUES = 5, 30, 0.02, 20
-# Columns say the same where one misses an affine map of the other by no more standard deviations than this.
-SAME = 1e-3
+# Columns say the same where one misses an affine map of the other by no more standard deviations than this, which
+# rounding may come to; no row by more than ten times that.
+SAME = 5e-3
 # The part of its standard deviation that the law of a variable leaves to noise, below which there is practically none.
 LEAST_SPREAD = 1e-3
 PREDICT = "Take it out of the graph, or, in Python, compute it by a Predictor."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deepbc.data.wording import join_words, percent
+from deepbc.data.wording import join_words, percent, write_number
 from deepbc.queries.description.asked import write_condition
 from deepbc.queries.description.columns import Column
 from deepbc.queries.description.told import (
@@ -95,7 +95,11 @@ def _part_changed(column: Column, k: int) -> str:
     """How many components of a vector changed."""
     count = int(column.components_changed()[0, k].sum())
 
-    return "" if column.image else f" in {count:,} of its {column.before.shape[-1]:,} numbers"
+    total = column.before.shape[-1]
+    if column.image or count == total:
+        return ""
+
+    return f" in {count:,} of its {total:,} numbers"
 
 
 def _any_changed(columns: Iterable[Column], k: int) -> bool:
@@ -141,7 +145,8 @@ def doubts_of(told: Told, k: int) -> list[str]:
         doubts.append(f"With a chance of {percent(missed)} a nearer world was missed")
     if told.of_rows(cf.extrapolates)[:, k].any():
         what = "Some of it" if cf.diagnostics else "It"
-        doubts.append(f"{what} rests on noise {far:.1f} standard deviations out, of which data show next to nothing")
+        out = write_number(float(far), 0.1)
+        doubts.append(f"{what} rests on noise {out} standard deviations out, of which data show next to nothing")
 
     return doubts
 

@@ -137,7 +137,7 @@ def _carried(told: Told, held: Numbers) -> str:
     if len(order) == 1:
         return f"Most of the change traces back to {carrier(told, names[order[0]])} in every row that changes"
     parts = [f"{carrier(told, names[each])} in {counts[each]:,}" for each in order[:MOST_CARRIERS]]
-    parts[0] += " rows"
+    parts[0] += " row" if counts[order[0]] == 1 else " rows"
 
     return f"Most of the change traces back to {join_words(parts)}"
 
@@ -163,7 +163,9 @@ def _doubts(told: Told, held: Numbers) -> list[str]:
 
 def _of(rows: Numbers) -> str:
     """How many of some rows."""
-    return f"{int(rows.sum()):,} of {len(rows):,} rows" if len(rows) > 1 else "the one row that holds"
+    count = int(rows.sum())
+
+    return "every row" if count == len(rows) else f"{count:,} of {len(rows):,} rows"
 
 
 def _counts(words: Iterable[str]) -> dict[str, int]:
