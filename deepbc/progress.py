@@ -72,13 +72,14 @@ class _Clock:
         return time.monotonic() - self.start
 
     def left(self) -> str:
-        """The time that is left, in words; none before a part is done, or once all are."""
+        """The time that is left, in words; none before a part is done, or where the next takes longer."""
         if not 0 < self.done < self.parts:
             return ""
         each, current = self.last / self.done, self.seconds() - self.last
-        left = max(each * (self.parts - self.done) - current, each * (self.parts - self.done - 1), 0.0)
+        if current > each:
+            return ""
 
-        return f"about {_duration(left)} left"
+        return f"about {_duration(each * (self.parts - self.done) - current)} left"
 
 
 @dataclass(slots=True)

@@ -181,8 +181,10 @@ class _Work:
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
         fresh = fresh.to(device=split.context.device, dtype=fresh.precision or self.empty.dtype)
 
+        clock = _Epochs(training.epochs)
+
         def on_epoch(stage: str, epoch: int, loss: float) -> None:
-            self.shown.describe(f"{name}: {stage}, epoch {epoch} of at most {training.epochs}, held-out {loss:.4f}")
+            self.shown.describe(f"{name}: {stage}, {clock.tell(stage, epoch)}, held-out {loss:.4f}")
 
         loop = Trainer(training, split, name, self.plan.seed, self.share, self.checkpoint, on_epoch)
         outcome = fresh.fit(split, loop)
@@ -225,6 +227,24 @@ class _Work:
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
         return Split(x, parents, kept, held)
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """How far a stage of a training is, and how long an epoch takes: how many there will be nobody knows."""
+
+    most: int
+    stage: str = ""
+    first: int = 0
+    start: float = 0.0
+
+    def tell(self, stage: str, epoch: int) -> str:
+        now = time.monotonic()
+        if stage != self.stage:
+            self.stage, self.first, self.start = stage, epoch, now
+        each = f" of {(now - self.start) / (epoch - self.first):.2g} s" if epoch > self.first else ""
+
+        return f"epoch {epoch}{each}, of at most {self.most:,}"
 
 
 def _ties(rows: Tensor) -> tuple[str, ...]:
