@@ -31,6 +31,7 @@ LEAST_LEVEL, MOST_LEVELS, LARGEST_TIE, FEW_VALUES = 5, 30, 0.02, 20
 SAME = 5e-3
 # The part of its standard deviation that the law of a variable leaves to noise, below which there is practically none.
 LEAST_SPREAD = 1e-3
+MOST_PARENTS = 1000
 PREDICT = "Take it out of the graph, or, in Python, compute it by a Predictor."
 
 
@@ -252,7 +253,8 @@ def _renamed(one: Tensor, two: Tensor) -> str | None:
 def _determined(data: Data, name: str) -> str:
     """A variable that its parents determine has no noise to learn."""
     family = data.families[name]
-    if not family.parents:
+    # An image among the parents is too large to look at, and never repeats.
+    if not 0 < family.parents_dim <= MOST_PARENTS:
         return ""
     parents = torch.cat([spread_out(data.rows[each.name], SOME).double() for each in family.parents], dim=-1)
     how = how_determined(family.child, spread_out(data.columns[name], SOME).double(), parents)

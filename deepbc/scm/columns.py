@@ -49,9 +49,9 @@ def _values(variable: Variable, column: Tensor) -> str:
     span = f"{write(low)} to {write(high)}"
     if variable.shape:
         return f"{variable.shape[0]:,} numbers each, {span}"
-    examples = dict.fromkeys(column[: 10 * EXAMPLES].tolist())
+    examples = list(dict.fromkeys(map(write, column[: 10 * EXAMPLES].tolist())))
 
-    return f"{span}, such as {'; '.join(map(write, list(examples)[:EXAMPLES]))}"
+    return f"{span}, such as {'; '.join(examples[:EXAMPLES])}"
 
 
 def _shares(labels: list[str], codes: Tensor) -> str:

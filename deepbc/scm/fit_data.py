@@ -125,7 +125,8 @@ def _check_level_counts(labels: Sequence[object], counts: Sequence[int], most: i
     if len(labels) > most:
         raise DataError(
             f"{where}: expected at most {most} levels, got {len(labels)}, such as {labels[0]!r} and {labels[1]!r}. Is "
-            f"it a name or an index? Take it out of the graph, or join levels; numbers are declared as real or integer."
+            f"it a name, a date or an index? Take it out of the graph, or join levels; numbers are declared as real or "
+            f"integer."
         )
     for label, count in zip(labels, counts, strict=True):
         if count < 2:

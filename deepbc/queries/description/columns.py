@@ -52,7 +52,10 @@ class Column:
     @property
     def noun(self) -> str:
         """What it is called in a sentence."""
-        return f"the image {self.name}" if self.image else self.name
+        if not self.image:
+            return self.name
+
+        return "the image" if self.name == "image" else f"the image {self.name}"
 
     def changed(self) -> Numbers:
         """Which values differ from the factual ones, with shape `(samples, rows)`."""

@@ -57,8 +57,7 @@ def _sampled(column: Column, k: int) -> list[str]:
         numbers = (*quantiles(column, drawn), float(column.before[k, part]))
         step = column.step(part, *numbers)
         low, middle, high, before = (round_off(column, each, step) for each in numbers)
-        said.append(
-            f"{column.part_name(part)} is {middle} in the middle and {low} to {high} in 90 %, instead of {before}"
-        )
+        most = "" if low == high else f" in the middle and {low} to {high} in 90 %"
+        said.append(f"{column.part_name(part)} is {middle}{most}, instead of {before}")
 
     return said
