@@ -175,6 +175,19 @@ SENTENCES = {
         "alone. What was asked is met up to 0.05 standard deviations. With a chance of 3 % a nearer world was "
         "missed. It rests on noise 5 standard deviations out, of which data show next to nothing.",
     ),
+    "ends with many digits": (
+        made(
+            {"income": (24.3, 30.1234567890), "amount": (9.0, 10.123456789), "tiny": (1e-9, 2.5e-9)},
+            {
+                "income": bc.at_least(number(30.1234567890)),
+                "amount": number(10.123456789),
+                "tiny": bc.at_most(number(2.6e-9)),
+            },
+            {"income": 1.0},
+        ),
+        "Had income been at least 30.1235 instead of 24.3, amount 10.1235 instead of 9 and tiny at most 2.6e-9 (it is "
+        "1e-9), income would have been 30.1235 and tiny 2.5e-9. The change traces back to income itself.",
+    ),
     "no answer": (
         made(
             {"amount": (9.0, 9.0)},

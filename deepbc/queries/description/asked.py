@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deepbc.data.wording import join_words, write_exact
+from deepbc.data.wording import join_words, step_of, write_exact, write_number
 from deepbc.queries.antecedents import Interval
 from deepbc.queries.description.columns import Column, Numbers
 
 if TYPE_CHECKING:
     from deepbc.queries.results import Counterfactual
+
+# Numbers with more digits come from a computer, not from people.
+DIGITS = 6
+# What is nearer to an end, in standard deviations, is at the end: intervals are answered a little inside.
+AT_END = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Condition:
         """Writes what was asked of a row."""
         if self.column.long:
             return "what was asked"
-        low, high = self._end(self.lower[row]), self._end(self.upper[row])
+        low, high = self._end(self.lower[row], row), self._end(self.upper[row], row)
         if not self.interval or (low == high and np.isfinite(self.lower[row]).all()):
             return low
         if np.isneginf(self.lower[row]).all():
@@ -57,14 +62,34 @@ class Condition:
         """Whether the same was asked of every row."""
         return bool((self.lower == self.lower[:1]).all() and (self.upper == self.upper[:1]).all())
 
-    def _end(self, end: Numbers) -> str:
+    def write_reached(self, row: int) -> str:
+        """Writes the value that was reached; one at an end of its interval as that end was written."""
+        before, after = self.column.before[row], self.column.after[0, row]
+        ends = [end for end in (self.lower[row], self.upper[row]) if np.isfinite(end).all()]
+        slack = AT_END * (self.column.spread if len(self.column.spread) else np.abs(after))
+        for end in ends:
+            if (np.abs(after - end) <= slack).all():
+                return self._end(end, row)
+
+        return self.column.write(after, before, *ends)
+
+    def _end(self, end: Numbers, row: int) -> str:
         if not np.isfinite(end).all():
             return ""
         if self.column.levels:
             return self.column.write(end)
-        parts = [write_exact(float(each)) for each in end]
+        parts = [self._number(part, float(each), row) for part, each in enumerate(end)]
 
         return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+    def _number(self, part: int, value: float, row: int) -> str:
+        """Writes a number as people gave it, or, where it has more digits than people give, as far as it matters."""
+        said = write_exact(value)
+        if sum(map(str.isdigit, said.partition("e")[0].lstrip("-0."))) <= DIGITS or value == round(value):
+            return said
+        step = self.column.step(part, value, float(self.column.before[row, part]))
+
+        return write_number(value, min(step, step_of(None, value) / 10.0 ** (DIGITS - 4)))
 
 
 def conditions_of(cf: "Counterfactual", columns: Mapping[str, Column]) -> dict[str, Condition]:

@@ -86,9 +86,10 @@ def _change(told: Told, name: str, k: int) -> str:
     """The value of a variable, and what it was unless that is said already."""
     column = told.columns[name]
     before, after = column.before[k], column.after[0, k]
-    said = column.write(after, before)
+    if name in told.asked:
+        return told.asked[name].write_reached(k)
 
-    return said if name in told.asked else f"{said} instead of {column.write(before, after)}"
+    return f"{column.write(after, before)} instead of {column.write(before, after)}"
 
 
 def _part_changed(column: Column, k: int) -> str:
