@@ -59,3 +59,8 @@ def start_program(folder):
     with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:
         yield run
         process.stdin.close()
+
+
+def complaints(stderr):
+    """The lines of standard error that are not how far a long fit is: a slow machine may have some of those."""
+    return [line for line in stderr.splitlines() if not line.startswith("fit: ")]

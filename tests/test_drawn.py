@@ -1,10 +1,12 @@
 """Every question crossed with every kind of variable, antecedent, setting and number of rows, drawn at random.
 
 A case is answered, or refused with an error of ours. Of what is `converged` the antecedent, bounds, levels, whole
-numbers and scope are computed again from the noise alone. `DRAWN_CASES` sets how many are drawn (`make fuzz`).
+numbers and scope are computed again from the noise alone, and each answer is told in plain sentences. `DRAWN_CASES`
+sets how many are drawn (`make fuzz`).
 """
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -206,6 +208,17 @@ def show(variable, label):
     return np.asarray(variable.levels.labels(variable.levels.codes(label, "label")))
 
 
+def check_words(cf):
+    """Sentences have no minus before a zero, no whole number with a point, no word for a gap that is not there."""
+    some_nan = any(np.isnan(np.asarray(each, dtype=float)).any() for each in cf.values.values() if each.dtype != object)
+    said = [cf.describe(), *(cf.describe(row) for row in range(min(2, np.asarray(cf.status).size)))]
+    for sentence in said:
+        assert sentence.endswith("."), sentence
+        assert not re.search(r"(?<![\w.])-0(?![\d.])|\d\.0+(?!\d)", sentence), sentence
+        assert some_nan or not re.search(r"\bnan\b", sentence), sentence
+        assert "  " not in sentence
+
+
 def run_case(model, draw):
     """Asks one question."""
     scm, data, kinds = model
@@ -228,6 +241,7 @@ def run_case(model, draw):
             check_converged(scm, cf, asked, setting, samples=True)
         assert len(cf.to_frame()) == cf.batch.numel()
         repr(cf)
+        check_words(cf)
     except DeepBCError as error:
         return str(error)
 

@@ -5,7 +5,7 @@ __all__ = ["Json", "ask", "batch", "fit", "fit_records", "report_table", "sample
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +17,10 @@ from deepbc.cli.console import add_row, console, say
 if TYPE_CHECKING:
     from deepbc.batches.spec import Spec
     from deepbc.data.categories import Levels
+    from deepbc.queries.description import Column
     from deepbc.queries.results import Counterfactual
     from deepbc.scm.model import SCM
-    from deepbc.training.report import FitReport
+    from deepbc.training.report import ColumnSummary, FitReport
 
 Data = Annotated[Path, typer.Argument(help="A table, .csv with a line of names or .parquet.", show_default=False)]
 Model = Annotated[Path, typer.Argument(help="The folder of a model.", show_default=False)]
@@ -65,8 +66,9 @@ def fit(
     """Learn a causal model of the columns of a table, one law for every variable of a graph.
 
     Columns of words, and of two values, are categories; those of whole numbers hold integers; all others are real.
-    Columns that the graph does not name are left out. Prints how well each law predicts rows that it did not see.
-    What a graph may be written in is said by deepbc graph --help.
+    Columns that the graph does not name are left out. Prints what each column is taken for and what is odd about it,
+    then how well each law predicts rows that it did not see. What a graph may be written in is said by deepbc graph
+    --help.
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
@@ -80,18 +82,27 @@ def fit(
     labels = {name: declared not in ("real", "integer") for name, declared in scm.types.items()}
     table = with_types(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
     chosen = model.seed if seed is None else seed
-    report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint)
+    said: set[str] = set()
+
+    def tell(columns: "Mapping[str, ColumnSummary]") -> None:
+        _print_columns(columns)
+        said.update(warning for each in columns.values() for warning in each.warnings)
+
+    on_columns = None if as_json else tell
+    report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint, on_columns=on_columns)
     scm.save(out)
 
     if as_json:
         _print_json(fit_records(report))
         return
     console.print(report_table(report))
+    _print_warnings([warning for warning in report.warnings if warning not in said])
     say(f"model: {out}")
 
 
 def show(model: Model, as_json: Json = False) -> None:
     """Show a model: its graph, its laws, and what its fit reported."""
+    from deepbc.data.wording import write_exact, write_label
     from deepbc.notation.names import quote
     from deepbc.scm.model import SCM
 
@@ -104,12 +115,13 @@ def show(model: Model, as_json: Json = False) -> None:
         say(f"{', '.join(map(quote, scm.graph.parents(name))) or '(no cause)'} -> {quote(name)}")
     laws = Table("variable", "type", "law", "values", title="Variables")
     for name, record in _variables(scm).items():
-        ends = ["" if end is None else f"{end:g}" for end in record["bounds"]]
-        values = ", ".join(map(_word, record["levels"])) or (" to ".join(ends) if any(ends) else "")
+        ends = ["" if end is None else write_exact(end) for end in record["bounds"]]
+        values = ", ".join(map(write_label, record["levels"])) or (" to ".join(ends) if any(ends) else "")
         add_row(laws, name, record["type"], record["mechanism"], values)
     console.print(laws)
     if scm.report.variables:
         console.print(report_table(scm.report))
+        _print_warnings(scm.report.warnings)
 
 
 def ask(
@@ -263,67 +275,87 @@ def report_table(report: "FitReport") -> Table:
     return table
 
 
+def _print_columns(columns: "Mapping[str, ColumnSummary]") -> None:
+    """Prints what each column is taken for, and what is odd about it, before anything is learned."""
+    rows = next(iter(columns.values())).rows
+    table = Table("variable", "type", "from", "values", title=f"Columns: {rows:,} rows")
+    for name, each in columns.items():
+        add_row(table, name, each.type, each.origin, each.values)
+    console.print(table)
+    for column in columns.values():
+        _print_warnings(column.warnings)
+
+
+def _print_warnings(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        say(f"warning: {warning}")
+
+
 def _print_answers(cf: "Counterfactual", rows: Sequence[int]) -> None:
-    """Prints a table for each row: each variable before and after, and what its noise carried."""
+    """Prints a table for each row, each variable before and after, what its noise carried, and the answer in words."""
+    from deepbc.queries.description import columns_of
+
+    columns = columns_of(cf)
     for k, row in enumerate(rows):
-        status = cf.status[k]
-        table = Table("variable", "factual", "counterfactual", "moved", title=f"Row {row}: {status}")
-        for name in cf.graph.order:
-            before, after = (_cells(cf, name, world[name][k]) for world in (cf.factual.values, cf.values))
-            moved = [f"{cf.moved[name][k].item():.3g}", *[""] * (len(after) - 1)]
-            for cells in zip(_labels(cf, name, len(after)), before, after, moved, strict=True):
-                add_row(table, *cells)
+        table = Table("variable", "factual", "counterfactual", "moved", title=f"Row {row}: {cf.status[k]}")
+        for name, column in columns.items():
+            before, after = column.before[k], column.after[0, k]
+            for part, mark in enumerate(_labels(cf, name, len(before))):
+                one, other = before[part], after[part]
+                values = column.write_part(part, one, other), column.write_part(part, other, one)
+                add_row(table, mark, *values, "" if part else _moved(cf, name, k))
         console.print(table)
         say(f"distance {cf.distance[k].item():.4g}, error {cf.error[k].item():.1e} sd; * asked")
-        if status != "converged":
-            say(status.explain())
-        if cf.extrapolates[k]:
-            far = cf.farthest[k].item()
-            say(f"It rests on noise {far:.1f} standard deviations out, of which data show next to nothing.")
+        say(cf.describe(k))
 
 
 def _print_samples(cf: "Counterfactual", rows: Sequence[int]) -> None:
     """Prints a table for each row: each variable before, and the mean and spread of its samples, or their shares."""
-    levels = {name: kind.levels for name, kind in cf.factual.kinds.items() if kind.levels}
+    from deepbc.queries.description import columns_of
+
+    columns = columns_of(cf)
     for k, row in enumerate(rows):
         table = Table("variable", "factual", "mean", "sd", "5 %", "95 %", title=f"Row {row}: {cf.status[k]}")
-        for name in cf.graph.order:
-            if name in levels:
-                shares = _shares(cf.values[name][:, k], levels[name])
-                add_row(table, *_labels(cf, name, 1), *_cells(cf, name, cf.factual.values[name][k]), shares)
+        for name, column in columns.items():
+            before, drawn = column.before[k], column.after[:, k]
+            marks = _labels(cf, name, len(before))
+            if column.levels:
+                add_row(table, marks[0], column.write(before), _shares(drawn, column.levels))
                 continue
-            before, drawn = cf.factual.values[name][k].reshape(-1), cf.values[name][:, k].reshape(cf.batch[0], -1)
-            ends = drawn.quantile(drawn.new_tensor([0.05, 0.95]), dim=0)
-            columns = zip(before, drawn.mean(0), drawn.std(0, correction=0), *ends, strict=True)
-            for label, numbers in zip(_labels(cf, name, len(before)), columns, strict=True):
-                add_row(table, label, *(f"{number:.6g}" for number in numbers))
+            for part, mark in enumerate(marks):
+                add_row(table, mark, *_spread(column, part, before[part], drawn[:, part]))
         console.print(table)
         say(f"{cf.batch[0]:,} samples; * asked")
-        if cf.status[k] != "converged":
-            say(cf.status[k].explain())
+        say(cf.describe(k))
 
 
-def _cells(cf: "Counterfactual", name: str, value: Any) -> list[str]:
-    """A value as text: a label, or each component of it."""
-    kind = cf.factual.kinds.get(name)
-    if kind and kind.levels:
-        return [_word(kind.levels.label_of(value if isinstance(value, str) else value.item()))]
+def _spread(column: "Column", part: int, before: float, drawn: Any) -> list[str]:
+    """A number before, and the mean, standard deviation, 5 and 95 % quantiles of its samples."""
+    import numpy
 
-    return [f"{number:.6g}" for number in value.reshape(-1).tolist()]
+    from deepbc.data.wording import write_number
 
+    numbers = [float(each) for each in (drawn.mean(), drawn.std(), *numpy.quantile(drawn, [0.05, 0.95]))]
+    step = column.step(part, before, *numbers)
 
-def _word(label: Any) -> str:
-    """A label as text; one that is a whole number without a point."""
-    return f"{label:g}" if isinstance(label, float) else str(label)
+    return [column.write_part(part, before, *numbers), *(write_number(each, step) for each in numbers)]
 
 
-def _shares(drawn: Any, levels: "Levels") -> str:
+def _moved(cf: "Counterfactual", name: str, k: int) -> str:
+    """What a noise carried, to a hundredth or so of the distance."""
+    from deepbc.data.wording import step_of, write_number
+
+    return write_number(cf.moved[name][k].item(), 10 * step_of(None, cf.distance[k].item()))
+
+
+def _shares(codes: Any, levels: "Levels") -> str:
     """How often each label came, most often first."""
-    codes = levels.codes(drawn, "samples").long()
-    counts = codes.bincount(minlength=len(levels)).double() / len(codes)
-    order = counts.argsort(descending=True).tolist()
+    from deepbc.data.wording import write_label
 
-    return ", ".join(f"{_word(levels.items[code])} {counts[code]:.0%}" for code in order if counts[code] > 0)
+    shares = [float((codes == code).mean()) for code in range(len(levels))]
+    order = sorted(range(len(levels)), key=lambda code: -shares[code])
+
+    return ", ".join(f"{write_label(levels.items[code])} {shares[code]:.0%}" for code in order if shares[code] > 0)
 
 
 def _labels(cf: "Counterfactual", name: str, components: int) -> list[str]:
@@ -334,15 +366,19 @@ def _labels(cf: "Counterfactual", name: str, components: int) -> list[str]:
 
 
 def _records(cf: "Counterfactual", rows: Sequence[int]) -> list[dict[str, Any]]:
-    """A record for each answer, or for each sample, with the row it is of, and the reason where it does not hold."""
+    """A record for each answer, or for each sample: its row, values, evidence, reason of failure and sentence."""
     frame = cf.to_frame().reset_index(drop=True)
     # A variable may have the name of a column of ours.
-    row, reason = (f"answer {name}" if name in frame.columns else name for name in ("row", "reason"))
+    row, reason, sentence = (f"answer {k}" if k in frame.columns else k for k in ("row", "reason", "sentence"))
     reasons = ["" if each == "converged" else each.explain() for each in cf.status]
     records = json.loads(frame.to_json(orient="records", double_precision=15))
+    said = [cf.describe(k) for k in range(len(rows))]
     places = [k % len(rows) for k in range(len(records))]
 
-    return [{row: rows[k], **record, reason: reasons[k]} for k, record in zip(places, records, strict=True)]
+    return [
+        {row: rows[k], **record, reason: reasons[k], sentence: said[k]}
+        for k, record in zip(places, records, strict=True)
+    ]
 
 
 def _print_json(content: Any) -> None:

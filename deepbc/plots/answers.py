@@ -3,8 +3,8 @@
 __all__ = ["Drawing", "plot_counterfactual", "plot_fit", "plot_samples"]
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -31,6 +31,8 @@ Curves = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
 
 MOST_IMAGES, MOST_SAMPLES = 4, 5
 MOST_LINES, MOST_COLUMNS, MOST_BOXES = 100, 6, 16
+# Axes of a single row reach so many standard deviations of the data to both sides.
+SPAN = 1.5
 
 
 def plot_fit(curves: Mapping[str, Curves], path: Path | None) -> Figure:
@@ -72,6 +74,7 @@ class Drawing:
         asked: The variables that were asked about.
         held: Which rows hold what was asked, with shape `(rows,)`.
         caption: What stands above it all.
+        spread: The standard deviation in the data of each number of which it is known, with shape `(components,)`.
     """
 
     graph: CausalGraph
@@ -82,6 +85,7 @@ class Drawing:
     asked: Collection[str]
     held: Tensor
     caption: str
+    spread: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
@@ -140,6 +144,7 @@ def plot_samples(drawing: Drawing, path: Path | None) -> Figure:
             _draw_shares(axes, points, drawn, drawing.labels[name])
         elif len(points) == 1:
             _draw_histogram(axes, points[0].item(), drawn[:, 0])
+            _span_spread(axes.set_xlim, drawing.spread.get(name, ()), torch.cat([points, drawn[:, 0]])[:, None])
         elif len(points):
             _draw_boxes(axes, points, drawn)
 
@@ -217,11 +222,23 @@ def _draw_change(axes: Axes, drawing: Drawing, name: str) -> None:
         axes.plot([0, 1], lines, color=GREY, lw=0.8, alpha=faint)
         axes.plot([0] * lines.shape[1], lines[0], mark, color=RED, ms=4)
         axes.plot([1] * lines.shape[1], lines[1], mark, color=GREEN, ms=4)
+    if pairs.shape[1] == 1 and name not in drawing.labels:
+        _span_spread(axes.set_ylim, drawing.spread.get(name, ()), pairs[:, 0])
     title = short(name) + ("" if components == 1 else f" ({components} components)")
     entitle(axes, f"{title} *" if name in drawing.asked else title)
     axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)
     axes.tick_params(labelsize=8)
     axes.set_xlim(-0.3, 1.3)
+
+
+def _span_spread(set_limits: Callable[[float, float], Any], spread: Sequence[float], values: Tensor) -> None:
+    """Sets limits so far around values `(values, components)` that what is little in the data looks like little."""
+    if not len(spread) or not len(values) or not values.isfinite().all():
+        return
+    lows, highs = values.double().aminmax(dim=0)
+    reach = torch.maximum(SPAN * torch.tensor(spread, dtype=torch.float64), 0.55 * (highs - lows))
+    middle = (lows + highs) / 2
+    set_limits((middle - reach).amin().item(), (middle + reach).amax().item())
 
 
 def _draw_bars(axes: Axes, heights: Mapping[str, float], colours: Mapping[str, Any], drawing: Drawing) -> None:

@@ -34,6 +34,8 @@ def answer(
     distance: Distances,
     statuses: RowStatuses,
     diagnostics: Diagnostics | None = None,
+    *,
+    forced: bool = False,
 ) -> Counterfactual:
     """Puts together the answer: what moved, what it cost, and whether the antecedent holds.
 
@@ -44,6 +46,7 @@ def answer(
         distance: How far two noises are apart.
         statuses: What happened to each row; one that misses, in any sample, is never a success.
         diagnostics: What a sampler says of each row.
+        forced: Whether the antecedent was forced, its law broken.
     """
     samples = torch.Size([len(next(iter(worlds.x.values())))]) if diagnostics else torch.Size()
     batch = samples + question.batch
@@ -77,6 +80,8 @@ def answer(
         batch=batch,
         diagnostics=diagnostics,
         index=question.index,
+        forced=forced,
+        variables=dict(scm.variables),
     )
 
 

@@ -35,7 +35,7 @@ from deepbc.scm import SCM
 
 # Whole numbers are enumerated within so many standard deviations of the factual one, and no more than so many of them;
 # others are wide.
-REACH_SD, MAX_WHOLE = 5.0, 128
+REACH_SD, MAX_WHOLE = 5.0, 512
 # A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
 # networks none cost less than its model over 1.5. An exact model is one to this rounding.
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9

@@ -68,14 +68,15 @@ def intervene(
     statuses = RowStatuses(reached, words, miss=Outcome.FORCED_MISS)
     if samples is not None:
         check_count(samples, "samples", least=1)
-        return answer(
-            scm, question, _draw(scm, question, forced, samples, seed), read, statuses, _independent(question, samples)
-        )
+        worlds, said = _draw(scm, question, forced, samples, seed), _independent(question, samples)
+        return answer(scm, question, worlds, read, statuses, said, forced=True)
 
     worlds = _force(scm, question, forced)
     finite = torch.stack([each.isfinite().all(-1) for each in (*worlds.x.values(), *worlds.u.values())]).all(0)
 
-    return answer(scm, question, choose_labels(scm, question, worlds, forced, finite), read, statuses)
+    worlds = choose_labels(scm, question, worlds, forced, finite)
+
+    return answer(scm, question, worlds, read, statuses, forced=True)
 
 
 def _force(scm: SCM, question: Question, forced: Columns) -> Worlds:

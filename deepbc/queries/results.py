@@ -5,7 +5,7 @@ __all__ = ["Counterfactual", "Diagnostics"]
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from torch import Tensor
 
 from deepbc.data.categories import Levels
 from deepbc.data.frames import frame
+from deepbc.data.variables import Variable
 from deepbc.data.world import World
 from deepbc.graph import CausalGraph
 from deepbc.plots import Drawing, plot_counterfactual, plot_samples
+from deepbc.queries.description import describe
 
 if TYPE_CHECKING:
     import pandas
@@ -70,6 +72,8 @@ class Counterfactual:
             lack.
         diagnostics: What a sampler says of each row; None where there are no samples.
         index: The labels of the rows, where they came in a data frame.
+        forced: Whether the antecedent was forced, its law broken.
+        variables: What each variable is: its spread in the data of the fit, its bounds, its levels.
     """
 
     graph: CausalGraph
@@ -89,11 +93,24 @@ class Counterfactual:
     batch: torch.Size
     diagnostics: Diagnostics | None = None
     index: Any = None
+    forced: bool = False
+    variables: Mapping[str, Variable] = field(default_factory=dict)
 
     @property
     def extrapolates(self) -> Tensor:
         """Whether a row rests on noise beyond 4 standard deviations, of which data show next to nothing."""
         return self.farthest > FAR
+
+    def describe(self, row: int | None = None) -> str:
+        """Says the answer in plain sentences: what would have changed, what it traces back to, and what to doubt.
+
+        Of many rows it is a summary. Numbers have as many digits as their change and their spread in the data need;
+        what moves by less than a thousandth of its standard deviation is said to stay.
+
+        Args:
+            row: The row to tell of, counted from 0; None tells of all.
+        """
+        return describe(self, row)
 
     def to_frame(self) -> "pandas.DataFrame":
         """Writes the answer as a data frame: values, factual values, what moved, and the evidence.
@@ -118,7 +135,8 @@ class Counterfactual:
         """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
 
         What was asked about has a star and a ring; a row that does not hold has crosses. Samples are drawn as the
-        marginals of each variable: of the first rows, beside the factual value.
+        marginals of each variable: of the first rows, beside the factual value. Axes of a single row span what is
+        usual in the data, so that what is little there looks like little.
 
         Args:
             path: The file to write, if any.
@@ -136,6 +154,7 @@ class Counterfactual:
             asked=tuple(self.antecedent),
             held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == "converged", dtype=bool)),
             caption=f"{self.batch[0]:,} samples, {caption}" if self.diagnostics else caption,
+            spread={name: each.sd for name, each in self.variables.items() if not each.levels and len(each.shape) < 2},
         )
 
         return plot_samples(drawing, path) if self.diagnostics else plot_counterfactual(drawing, path)

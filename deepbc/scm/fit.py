@@ -1,11 +1,11 @@
 """Fits the mechanisms of a model to rows of data, one variable after the other."""
 
-__all__ = ["FitPlan", "fit_mechanisms", "fit_model", "read_training"]
+__all__ = ["FitPlan", "OnColumns", "fit_mechanisms", "fit_model", "read_training"]
 
 import math
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,13 +19,18 @@ from deepbc.mechanisms import Mechanism
 from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
 from deepbc.progress import Progress, progress
+from deepbc.scm.column_warnings import Data, law_warnings
+from deepbc.scm.columns import summarize_columns
 from deepbc.scm.fit_data import DataReader
 from deepbc.scm.schema import Schema
 from deepbc.scm.type_inference import Declaration
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import Share, shared
-from deepbc.training.report import FitReport, VariableFit
+from deepbc.training.report import ColumnSummary, FitReport, VariableFit
 from deepbc.training.trainer import Split, Trainer, Training
+
+# Told of each variable what its column is taken for.
+OnColumns = Callable[[Mapping[str, ColumnSummary]], None]
 
 LARGEST_TIE = 0.02
 # Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
@@ -42,12 +47,14 @@ class FitPlan:
         training: The training of each variable that is named; the others have their mechanism's own.
         checkpoint: The folder in which the state is kept, if any.
         progress: Whether to show a progress bar; None shows it on a terminal.
+        on_columns: Called with what each column is taken for before anything is learned.
     """
 
     seed: int
     training: Mapping[str, Training]
     checkpoint: str | os.PathLike[str] | None
     progress: bool | None
+    on_columns: OnColumns | None = None
 
 
 def read_training(training: Any, names: Collection[str]) -> dict[str, Training]:
@@ -65,13 +72,13 @@ def read_training(training: Any, names: Collection[str]) -> dict[str, Training]:
 
 
 def fit_model(
-    declaration: Declaration, data: Any, names: Collection[str], known: Schema, plan: FitPlan
+    declaration: Declaration, table: Any, names: Collection[str], known: Schema, plan: FitPlan
 ) -> tuple[dict[str, Variable], dict[str, Mechanism], FitReport]:
     """Reads data, finds what each variable is, and fits the chosen ones.
 
     Args:
         declaration: What people said of the model.
-        data: A data frame, or a mapping from each variable to an array.
+        table: A data frame, or a mapping from each variable to an array.
         names: The variables to fit.
         known: Variables of which those that are not to be fitted stay as they are; none where all are new.
         plan: How to go about it.
@@ -79,20 +86,36 @@ def fit_model(
     Returns:
         All variables, the fitted mechanisms and the report.
     """
-    columns = columns_in(data, "data")
+    columns = columns_in(table, "data")
     kinds = declaration.kinds(columns, known.variables)
     chosen = {name: declaration.mechanism(name, kinds.get(name, Kind())) for name in names}
     laws = {**declaration.mechanisms, **chosen}
     reading = DataReader(replace(declaration, mechanisms=laws), known.variables, names, kinds)
-    variables, read_in = reading.read(columns)
+    variables, columns, read_in = reading.read(columns)
 
     schema = replace(known, variables=variables, mechanisms=laws)
     rows = schema.place_data(read_in)
     parents = {name: declaration.graph.parents(name) for name in names}
     families = {name: Family(variables[name], tuple(variables[each] for each in parents[name])) for name in names}
     empty = schema.empty(next(iter(read_in.values())).shape[:1])
+    origins = {name: declaration.origin(name, known.variables) for name in names}
+    declared = [name for name, origin in origins.items() if origin == "declared"]
+    data = Data(families, chosen, columns, read_in, declared)
+    summaries = summarize_columns(data, origins)
+    if plan.on_columns:
+        plan.on_columns(summaries)
 
-    return variables, *fit_mechanisms(chosen, families, rows, empty, plan)
+    mechanisms, report = fit_mechanisms(chosen, families, rows, empty, plan)
+    entries = [replace(each, column=_judged(each, data, summaries[each.name])) for each in report]
+
+    return variables, mechanisms, FitReport(tuple(entries))
+
+
+def _judged(entry: VariableFit, data: Data, column: ColumnSummary) -> ColumnSummary:
+    """What was said of a column, with what shows only once its law is learned."""
+    late = () if column.warnings else law_warnings(data, entry.name, entry.nll)
+
+    return replace(column, warnings=(*column.warnings, *late))
 
 
 def fit_mechanisms(
@@ -128,7 +151,7 @@ def fit_mechanisms(
     }
     key = "" if plan.checkpoint is None else fingerprint(settings, rows.values())
     checkpoint = Checkpoint(plan.checkpoint, key, writes=share.first)
-    with progress("fit", len(mechanisms), plan.progress if share.first else False) as shown:
+    with progress("fit", len(mechanisms), plan.progress if share.first else False, lines=True) as shown:
         work = _Work(plan, rows, empty, share, checkpoint, shown)
         results = {name: work.fit(mechanism, families[name]) for name, mechanism in mechanisms.items()}
 
@@ -158,8 +181,10 @@ class _Work:
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
         fresh = fresh.to(device=split.context.device, dtype=fresh.precision or self.empty.dtype)
 
+        clock = _Epochs(training.epochs)
+
         def on_epoch(stage: str, epoch: int, loss: float) -> None:
-            self.shown.describe(f"{name}: {stage}, epoch {epoch}, held-out {loss:.4f}")
+            self.shown.describe(f"{name}: {stage}, {clock.tell(stage, epoch)}, held-out {loss:.4f}")
 
         loop = Trainer(training, split, name, self.plan.seed, self.share, self.checkpoint, on_epoch)
         outcome = fresh.fit(split, loop)
@@ -202,6 +227,24 @@ class _Work:
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
         return Split(x, parents, kept, held)
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """How far a stage of a training is, and how long an epoch takes: how many there will be nobody knows."""
+
+    most: int
+    stage: str = ""
+    first: int = 0
+    start: float = 0.0
+
+    def tell(self, stage: str, epoch: int) -> str:
+        now = time.monotonic()
+        if stage != self.stage:
+            self.stage, self.first, self.start = stage, epoch, now
+        each = f" of {(now - self.start) / (epoch - self.first):.2g} s" if epoch > self.first else ""
+
+        return f"epoch {epoch}{each}, of at most {self.most:,}"
 
 
 def _ties(rows: Tensor) -> tuple[str, ...]:

@@ -38,8 +38,12 @@ class DataReader:
     names: Collection[str]
     kinds: Mapping[str, Kind]
 
-    def read(self, data: Mapping[Any, Any]) -> tuple[dict[str, Variable], dict[str, Tensor]]:
-        """Reads the columns; that of a `Predictor` may be absent."""
+    def read(self, data: Mapping[Any, Any]) -> tuple[dict[str, Variable], dict[str, Tensor], dict[str, Tensor]]:
+        """Reads the columns; that of a `Predictor` may be absent.
+
+        Returns:
+            The variables, their columns as they came, codes for labels, and their rows.
+        """
         graph, laws = self.declaration.graph, self.declaration.mechanisms
         deterministic = {name for name, mechanism in laws.items() if mechanism.deterministic}
         images = [name for name, mechanism in laws.items() if mechanism.domain == "image"]
@@ -62,10 +66,10 @@ class DataReader:
                 column = _predicted(laws[name], Family(variable, parents), rows, column)
             assert column is not None  # noqa: S101 # every other variable has one
             variables[name] = self._variable(name, column)
-            rows[name] = variables[name].rows(column, f"Variable {name!r}")
+            columns[name], rows[name] = column, variables[name].rows(column, f"Variable {name!r}")
             self._check_learnable(variables[name], column, rows[name])
 
-        return variables, rows
+        return variables, columns, rows
 
     def _variable(self, name: str, column: Tensor) -> Variable:
         """The variable that a column shows, or the one that was known before."""
@@ -121,7 +125,8 @@ def _check_level_counts(labels: Sequence[object], counts: Sequence[int], most: i
     if len(labels) > most:
         raise DataError(
             f"{where}: expected at most {most} levels, got {len(labels)}, such as {labels[0]!r} and {labels[1]!r}. Is "
-            f"it a name or an index? Take it out of the graph, or join levels; numbers are declared as real or integer."
+            f"it a name, a date or an index? Take it out of the graph, or join levels; numbers are declared as real or "
+            f"integer."
         )
     for label, count in zip(labels, counts, strict=True):
         if count < 2:

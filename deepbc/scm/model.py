@@ -33,7 +33,7 @@ from deepbc.scm.completion import (
     read_forced,
     sources,
 )
-from deepbc.scm.fit import FitPlan, fit_model, read_training
+from deepbc.scm.fit import FitPlan, OnColumns, fit_model, read_training
 from deepbc.scm.schema import Schema, check_move, read_names
 from deepbc.scm.type_inference import Declaration, read_types
 from deepbc.training.report import FitReport
@@ -123,6 +123,7 @@ class SCM:
         training: Training | Mapping[str, Training] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
+        on_columns: OnColumns | None = None,
     ) -> FitReport:
         r"""Learns the mechanisms from data. The model changes only once the whole fit has succeeded.
 
@@ -133,13 +134,15 @@ class SCM:
             training: How to train, for all or by variable; by default each mechanism knows.
             checkpoint: A folder in which the state is kept. A killed fit that is started again goes on from there and
                 ends where it would have.
-            progress: Whether to show a progress bar; None shows it on a terminal.
+            progress: Whether to show a progress bar; None shows it on a terminal, and elsewhere says now and then how
+                far a long fit is.
+            on_columns: Called with what each column is taken for, by variable, before anything is learned.
 
         Returns:
-            The report, with held-out likelihood, learning curves and decisions.
+            The report, with held-out likelihood, learning curves, decisions, and warnings of what is odd in the data.
         """
         names = read_names(only, tuple(self.graph), "only")
-        plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress)
+        plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress, on_columns)
         known = Schema({} if only is None else self.variables, self.mechanisms, self.device, self.dtype)
         declaration = Declaration(self.graph, self.mechanisms, self._chosen, self.bounds, self.types)
 

@@ -18,7 +18,7 @@ from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Mechanism
 from deepbc.mechanisms.registry import law_called, name_of
 from deepbc.numerics.seeding import generator
-from deepbc.training.report import Curve, FitReport, VariableFit
+from deepbc.training.report import ColumnSummary, Curve, FitReport, VariableFit
 
 
 class _Record(BaseModel):
@@ -51,6 +51,7 @@ class _Fit(_Record):
     seconds: float
     notes: tuple[str, ...]
     learned: NonNegativeInt = 0
+    column: ColumnSummary | None = None
 
 
 class _Model(_Record):

@@ -68,6 +68,15 @@ class Declaration:
 
         return kinds
 
+    def origin(self, name: str, known: Mapping[str, Variable]) -> str:
+        """Where the type of a variable comes from."""
+        if name in known:
+            return "as before"
+        if name in self.types:
+            return "declared"
+
+        return "its law" if name in self.chosen else "inferred"
+
     def mechanism(self, name: str, kind: Kind) -> Mechanism:
         """The mechanism of a variable: the chosen one, or the default of its type; whole numbers are rounded."""
         if name not in self.chosen:

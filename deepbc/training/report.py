@@ -1,6 +1,6 @@
 """The report of a fit: what each law learned, how well, and what was decided on the way."""
 
-__all__ = ["Curve", "FitReport", "VariableFit"]
+__all__ = ["ColumnSummary", "Curve", "FitReport", "VariableFit"]
 
 import math
 import os
@@ -24,6 +24,26 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnSummary:
+    """What a fit took the column of a variable for, before it learned anything.
+
+    Args:
+        type: What it is: real, bounded, integer, category, ordered, vector or image.
+        origin: Where the type comes from: it was declared, inferred from the column, is that of the chosen law, or is
+            the one it had before.
+        values: The range and examples of its numbers, or its levels and the share of rows of each.
+        rows: The number of rows.
+        warnings: What is odd about the column, in plain words, with what to do.
+    """
+
+    type: str
+    origin: str
+    values: str
+    rows: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class VariableFit:
     """The fit of one variable.
 
@@ -37,6 +57,7 @@ class VariableFit:
         seconds: The time it took.
         notes: What the fit decided.
         learned: The number of rows learned from; 0 where a model saved long ago does not say.
+        column: What its column was taken for; None where a model saved long ago does not say.
     """
 
     name: str
@@ -48,6 +69,12 @@ class VariableFit:
     seconds: float
     notes: tuple[str, ...]
     learned: int = 0
+    column: ColumnSummary | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about its data, in plain words, with what to do."""
+        return self.column.warnings if self.column else ()
 
     @property
     def epochs(self) -> int:
@@ -70,6 +97,11 @@ class FitReport:
         return sum(variable.nll for variable in self.variables if not math.isnan(variable.nll))
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is odd about the data of all variables, in plain words, with what to do."""
+        return tuple(warning for variable in self.variables for warning in variable.warnings)
+
+    @property
     def seconds(self) -> float:
         """The time the fit took."""
         return sum(variable.seconds for variable in self.variables)
@@ -80,6 +112,9 @@ class FitReport:
         columns = {"variable": [variable.name for variable in self.variables]}
         columns |= {field: [getattr(variable, field) for variable in self.variables] for field in fields}
         columns["notes"] = ["; ".join(variable.notes) for variable in self.variables]
+        told = [variable.column or ColumnSummary(variable.type, "", "", 0) for variable in self.variables]
+        columns |= {"origin": [each.origin for each in told], "values": [each.values for each in told]}
+        columns["warnings"] = [" ".join(each.warnings) for each in told]
 
         return frame(columns, torch.Size([len(self.variables)]))
 

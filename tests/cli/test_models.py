@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from program import complaints
 
 import deepbc as bc
 
@@ -24,9 +25,11 @@ def folder(tmp_path_factory, command):
     graph = "age -> income; age, income -> amount"
     done = command("fit", folder / "data.csv", "--graph", graph, "--bounds", "amount=0,", "--out", folder / "model")
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert complaints(done.stderr) == []
     assert "held-out nll" in done.stdout
     assert f"model: {folder / 'model'}" in done.stdout
+    assert "Columns: 400 rows" in done.stdout
+    assert "warning" not in done.stdout
     return folder
 
 
@@ -78,6 +81,10 @@ def test_answers_are_those_of_the_library(folder, data, command):
     assert np.allclose(came["moved age"], cf.moved["age"], rtol=1e-6)
 
     said = command(*words).stdout
+    for place in range(2):
+        assert cf.describe(place) in said
+        assert came["sentence"][place] == cf.describe(place)
+        assert came["sentence"][place].startswith("Had amount been 9 instead of ")
     assert "Row 3: converged" in said
     assert "Row 7: converged" in said
     assert "amount *" in said
@@ -108,7 +115,10 @@ def test_options_change_the_question(folder, command):
     drawn = pd.DataFrame(json.loads(command(*ask, "--if", "amount>=30", "--samples", "50", "--seed", "1").stdout))
     assert len(drawn) == 50
     assert (drawn["amount"] >= 30).all()
+    assert drawn["sentence"].unique().size == 1
+    assert "then over 50 worlds drawn" in drawn["sentence"][0]
     said = command(*ask[:-1], "--if", "amount>=30", "--samples", "50").stdout
+    assert "then over 50 worlds drawn" in said
     assert "50 samples" in said
     assert "95 %" in said
 
@@ -135,6 +145,34 @@ def test_vectors_are_told_by_component(tmp_path, command):
         assert done.returncode == 0, done.stderr
         for label in ("v[0]", "v[1]", "y *"):
             assert label in done.stdout
+
+
+def test_odd_columns_are_warned_of_once_and_kept(tmp_path, command):
+    draw = np.random.default_rng(0)
+    a = draw.normal(20, 5, 300).round(2)
+    visits = draw.poisson(2, 300)
+    table = pd.DataFrame({"a": a, "f": (1.8 * a + 32).round(2), "day": range(300), "visits": visits})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    done = command("fit", tmp_path / "t.csv", "--graph", "a; f; day; visits", "--out", tmp_path / "model")
+    assert done.returncode == 0, done.stderr
+    assert complaints(done.stderr) == []
+    assert done.stdout.count("warning: ") == 2
+    assert "warning: Variable 'f': it says the same as 'a' (1.8 times it plus 32)" in done.stdout
+    assert "warning: Variable 'day': its values are all different" in done.stdout
+    assert done.stdout.index("warning: ") < done.stdout.index("held-out")
+    shown = command("show", tmp_path / "model")
+    assert shown.stdout.count("warning: ") == 2
+    told = {
+        each["variable"]: each for each in json.loads(command("show", tmp_path / "model", "--json").stdout)["report"]
+    }
+    assert told["visits"]["origin"] == "inferred"
+    assert told["visits"]["values"].startswith("0 to ")
+    assert told["visits"]["warnings"] == ""
+    assert told["f"]["warnings"].startswith("Variable 'f': ")
+
+    ask = command("ask", tmp_path / "model", tmp_path / "t.csv", "--row", 0, "--if", "visits=3")
+    assert f"Had visits been 3 instead of {visits[0]}" in ask.stdout
+    assert not [cell for cell in ask.stdout.split() if cell in ("-0", "3.0", f"{visits[0]}.0")]
 
 
 def test_a_batch_asks_every_row(folder, tmp_path, command):

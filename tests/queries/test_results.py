@@ -132,6 +132,24 @@ def test_vectors_are_drawn_by_component(tmp_path):
     assert {"v[0]", "factual v[1]", "moved v"} <= set(cf.to_frame())
 
 
+def test_axes_of_a_single_row_span_what_is_usual_in_the_data():
+    stream = np.random.default_rng(0)
+    a = stream.normal(100.0, 10.0, size=300)
+    scm = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": bc.Linear(), "b": bc.Linear()})
+    scm.fit({"a": a, "b": a + stream.normal(size=300)})
+    factual = {"a": 100.0, "b": 100.0}
+
+    for asked in (100.1, 180.0):
+        axes = bc.backtrack(scm, factual, {"b": asked}).plot().axes[1]
+        low, high = axes.get_ylim()
+        assert high - low == pytest.approx(max(3 * scm.variables["b"].sd[0], 1.1 * (asked - 100)))
+        assert low < 100 < asked < high
+    drawn = bc.backtrack_samples(scm, factual, {"b": 100.1}, samples=20, seed=0, scope=["b"]).plot().axes[0]
+    assert np.diff(drawn.get_xlim()) == pytest.approx(3 * scm.variables["a"].sd[0])
+    many = bc.backtrack(scm, {"a": [100.0] * 2, "b": [100.0] * 2}, {"b": [100.1, 100.2]}).plot().axes[1]
+    assert np.diff(many.get_ylim()) < 1
+
+
 def test_layers_follow_the_longest_path():
     # a -> b -> d, a -> d; c alone
     graph = bc.CausalGraph({"a": [], "b": ["a"], "c": [], "d": ["a", "b"]})
