@@ -112,6 +112,8 @@ def draw_setting(draw, scm):
         setting["constraints"] = {str(name): draw_constraint(draw, scm.variables[name]) for name in limited}
     if draw.uniform() < 0.1:
         setting["inside"] = "seen"
+    if draw.uniform() < 0.1:
+        setting["answers"] = int(draw.integers(1, 4))
     if draw.uniform() < 0.3:
         setting["solver"] = draw.choice(
             [bc.Sparse(keep=1), bc.Sparse(keep=2, search="exhaustive"), bc.Linearized(), bc.Gradient(steps=20)]
@@ -236,7 +238,7 @@ def run_case(model, draw):
         elif question == "intervene":
             cf = bc.intervene(scm, factual, asked)
         else:
-            setting.pop("solver", None)
+            setting.pop("solver", None), setting.pop("answers", None)
             cf = bc.backtrack_samples(scm, factual, asked, samples=8, seed=0, **setting)
             check_converged(scm, cf, asked, setting, samples=True)
         assert len(cf.to_frame()) == cf.batch.numel()

@@ -13,41 +13,29 @@ References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), section 3.
 """
 
-__all__ = ["backtrack", "find_mode", "inside_bounds", "read_checked"]
+__all__ = ["backtrack", "read_checked"]
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from deepbc._validation import check_classes, check_type
+from deepbc._validation import check_count, check_type
 from deepbc.distances import Distances, read_distance
 from deepbc.errors import SettingError
-from deepbc.numerics.batched import join, select
-from deepbc.progress import progress
+from deepbc.queries.alternatives import find_alternatives
 from deepbc.queries.answer import answer
-from deepbc.queries.asked import Asked
 from deepbc.queries.constraints import read_limits
-from deepbc.queries.discrete_search import undecided
-from deepbc.queries.effects import choose_labels
-from deepbc.queries.growing_spheres import is_searchable, search_spheres
-from deepbc.queries.mode_problem import ModeProblem
-from deepbc.queries.nearest import Search, solve
+from deepbc.queries.mode import find_mode
+from deepbc.queries.nearest import Search
 from deepbc.queries.question import Question, read_question
 from deepbc.queries.results import Counterfactual
-from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, status_of
-from deepbc.queries.supports import rows_of_sets, search_supports
-from deepbc.queries.worlds import Worlds
 from deepbc.scm import SCM
-from deepbc.scm.completion import join_parents
 from deepbc.scm.schema import read_names
 from deepbc.solvers import Exact, Solver
-from deepbc.solvers.problem import SolverStatus
 
-# So many rows are solved at once; and where discrete variables are chosen, each of many choices being one.
-CHUNK, DISCRETE_CHUNK, SEARCHED_CHUNK = 65_536, 2048, 256
+# So many rows of a distance are checked.
+CHUNK = 65_536
 
 
 def backtrack(
@@ -60,6 +48,7 @@ def backtrack(
     scope: Sequence[str] | None = None,
     constraints: Mapping[str, Any] | None = None,
     inside: str | None = None,
+    answers: int | None = None,
 ) -> Counterfactual:
     r"""Answers what would have been different, had the antecedent held, all laws kept: the most likely such world.
 
@@ -76,10 +65,12 @@ def backtrack(
             a range such as `(18, None)`, or the labels that will do; None lifts what the model declares. A factual
             value is always allowed.
         inside: `"seen"` keeps numbers inside the range that the fit saw, or their factual value if that is outside.
+        answers: How many different answers to give to each row: each leaves at rest the noises that carried most in
+            those before it.
 
     Returns:
-        The answer. `moved` says which noise carried the change, `error` how far a fresh prediction from the noise
-        misses the antecedent, `status` how each row ended.
+        The answer; of several the axis is in front. `moved` says which noise carried the change, `error` how far a
+        fresh prediction from the noise misses the antecedent, `status` how each row ended.
 
     Example:
         >>> from deepbc import CausalGraph, Equation
@@ -97,7 +88,12 @@ def backtrack(
     names = read_names(scope, tuple(scm.graph), "scope")
     limits = read_limits(scm, question.x, names, tuple(question.asked), constraints, inside)
     question = question.within(limits.asked, scm)
-    worlds, statuses = find_mode(Search(scm, solver, read, limits.scope), question)
+    search = Search(scm, solver, read, limits.scope)
+    if answers is None:
+        worlds, statuses = find_mode(search, question)
+    else:
+        check_count(answers, "answers", least=1)
+        question, worlds, statuses = find_alternatives(search, question, answers)
 
     with torch.no_grad():
         return answer(scm, question, worlds, read, statuses)
@@ -111,182 +107,6 @@ def read_checked(scm: SCM, question: Question, distance: Any) -> Distances:
         read.of(name).check_rest(rows[:CHUNK], f"distance of {name!r}")
 
     return read
-
-
-def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
-    """Finds the nearest world of every row within its limits, and says what happened to each row.
-
-    A limit is asked for only once the nearest world breaks it (constraint generation): most never bind.
-    """
-    early = _early(search, question)
-    asked = {**question.asked, **{name: question.limits[name] for name in early}}
-    worlds, statuses = _find(search, replace(question, asked=asked))
-    late = [name for name in question.limits if name not in early]
-    needed = torch.zeros(question.rows, len(late), dtype=torch.bool, device=search.scm.device)
-    for _ in late:
-        held = statuses.converged
-        broken = torch.stack([question.limits[name].missed(worlds.x[name]).amax(-1) > 0 for name in late], -1)
-        rows = (held & (broken & ~needed).any(-1)).nonzero().squeeze(-1)
-        if not len(rows):
-            break
-        worlds = worlds if needed.any() else worlds.copy()
-        needed[rows] |= broken[rows]
-        for part, names in rows_of_sets(needed[rows], late):
-            some = question.select(rows[part])
-            limited = {**select(asked, rows[part]), **{name: some.limits[name] for name in names}}
-            found, said = _find(search, replace(some, asked=limited))
-            worlds.put(rows[part], found)
-            statuses = statuses.put(rows[part], said)
-
-    return worlds, statuses
-
-
-def _early(search: Search, question: Question) -> list[str]:
-    """The limits that are asked for from the start: classes and whole numbers, and values upstream of what is asked."""
-    scm = search.scm
-    upstream = scm.graph.ancestors(*question.asked)
-
-    return [
-        name
-        for name, each in question.limits.items()
-        if scm.variables[name].discrete or (name in upstream and not each.interval)
-    ]
-
-
-def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
-    """Finds the nearest worlds a chunk at a time."""
-    scm, asked = search.scm, question.asked
-    outside = _outside(scm, question)
-    discrete = undecided(scm, asked, search.scope)
-    aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
-    solver = search.solver
-    check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
-    classes = discrete or any(scm.variables[name].discrete for name in asked)
-    sparse = bool(classes) and solver.supports(search.scope) is not None
-    size = DISCRETE_CHUNK if discrete else CHUNK
-    slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
-    parts = []
-    with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
-        for rows in slices:
-            part, sought = question.select(rows), select(aims, rows)
-            parts.append((search_supports if sparse and part.rows else solve)(search, part, sought))
-            shown.advance()
-    worlds = join(parts)
-    if not sparse and solver.pins:
-        open_aims = _aims(scm, question, outside.any(0), lone=False)
-        worlds = _search_steps(search, question, open_aims, worlds, outside.any(0))
-
-    statuses = _say(search.problem(aims), worlds.status, outside, question.forbidden)
-    held = statuses.converged & ~outside.any(0)
-    decided = {*asked, *scm.graph.ancestors(*asked)}
-
-    return choose_labels(scm, question, worlds, decided, held), statuses
-
-
-def _search_steps(
-    search: Search, question: Question, aims: Mapping[str, Asked], worlds: Worlds, outside: Tensor
-) -> Worlds:
-    """Searches without derivatives where they are of no use, and takes what is nearer than what a solver found."""
-    sought = (worlds.status == SolverStatus.ZERO_GRADIENT) | _on_a_step(search.scm, aims, worlds)
-    rows = (sought & ~outside).nonzero().squeeze(-1)
-    if not len(rows) or not is_searchable(search, aims):
-        return worlds
-
-    worlds = worlds.copy()
-    for part in rows.split(SEARCHED_CHUNK):
-        asked, before = question.select(part), worlds.take(part)
-        found = search_spheres(search, asked, select(aims, part))
-        better = found.cost(asked.u, search.distance) < before.cost(asked.u, search.distance)
-        worlds.put(part[better], found.take(better.nonzero().squeeze(-1)))
-
-    return worlds
-
-
-def _on_a_step(scm: SCM, aims: Mapping[str, Asked], worlds: Worlds) -> Tensor:
-    """Where a model of another library that is asked about has no slope, as the sums of trees have none."""
-    flat = torch.zeros_like(worlds.status, dtype=torch.bool)
-    for name in aims:
-        law = scm.mechanisms[name]
-        if law.differentiable:
-            continue
-        _, _, by_parents = law.predict_and_jacobian(worlds.u[name], join_parents(scm, name, worlds.x))
-        flat |= (by_parents == 0).all(-1)
-
-    return flat
-
-
-def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:
-    """What is sought: intervals inside the bounds, shrunk; one that stands alone is its nearest value.
-
-    A row that asks for what is outside the bounds stands still.
-    """
-    aims = {}
-    for name, asked in question.asked.items():
-        x, aim = question.x[name], asked
-        if asked.interval:
-            aim = inside_bounds(scm, name, asked)
-        if asked.interval and lone:
-            aim = Asked.value(torch.where(asked.missed(x) == 0, x, aim.nearest(x)))
-        aims[name] = aim.standing(outside, x)
-
-    return aims
-
-
-def inside_bounds(scm: SCM, name: str, asked: Asked) -> Asked:
-    """The part of an interval inside the bounds of its variable; that of numbers is shrunk by an interior margin."""
-    variable = scm.variables[name]
-    if asked.labels is not None:
-        return asked
-    lower, upper = (0.0, len(variable.levels) - 1.0) if variable.levels else (variable.lower, variable.upper)
-    inside = Asked(asked.lower.clamp(min=lower), asked.upper.clamp(max=upper), True)
-
-    return inside if variable.discrete else inside.shrunk(scm.schema.sd(name))
-
-
-def _outside(scm: SCM, question: Question) -> Tensor:
-    """Which variables of the antecedent, in order, are asked to leave bounds or limits, with shape `(asked, rows)`."""
-    masks = []
-    for name, asked in question.asked.items():
-        lower, upper = scm.variables[name].support
-        beyond = ((asked.upper <= lower) | (asked.lower >= upper)).any(-1)
-        masks.append(beyond | question.forbidden.get(name, torch.zeros_like(beyond)))
-
-    return torch.stack(masks)
-
-
-def _say(problem: ModeProblem, status: Tensor, outside: Tensor, forbidden: Mapping[str, Tensor]) -> RowStatuses:
-    """Says in words what happened to each row."""
-    solver, names = problem.solver, ", ".join(map(repr, problem.aims))
-    words = {Outcome(each): status_of(Outcome(each), solver=repr(solver), names=names) for each in SolverStatus}
-    words[Outcome.MISSED] = status_of(Outcome.MISSED)
-    if solver.feasibility_tolerance > LARGEST_ERROR:
-        words[Outcome.CONVERGED] = status_of(Outcome.CONVERGED_NEARLY)
-    words[Outcome.INFEASIBLE] = _infeasible(problem, names)
-    outcome = status.clone()
-    if not problem.reachable:
-        outcome[outcome != Outcome.CONVERGED] = int(Outcome.INFEASIBLE)
-
-    left = []
-    for name, rows in zip(problem.aims, outside, strict=True):
-        variable = problem.scm.variables[name]
-        outcome[rows] = int(Outcome.OUT_OF_BOUNDS)
-        said = status_of(Outcome.OUT_OF_BOUNDS, name=name, lower=variable.lower, upper=variable.upper)
-        left.append((rows, said))
-        if name in forbidden:
-            left.append((forbidden[name], status_of(Outcome.FORBIDDEN, name=name)))
-
-    return RowStatuses(outcome, words, tuple(left), solver.feasibility_tolerance)
-
-
-def _infeasible(problem: ModeProblem, names: str) -> Status:
-    """What a row says whose antecedent cannot be reached from where its solver ended."""
-    if not problem.reachable:
-        return status_of(Outcome.FROZEN, names=names)
-    own = problem.solver.infeasible_reason(tuple(problem.aims))
-    if own is not None:
-        return Status("infeasible", *own)
-
-    return status_of(Outcome.CONTRADICTORY if len(problem.aims) > 1 else Outcome.INFEASIBLE, names=names)
 
 
 def _check_derivable(where: str) -> None:

@@ -20,8 +20,8 @@ from deepbc.mechanisms import Discrete
 from deepbc.numerics.batched import concat_last, repeat
 from deepbc.numerics.counter_rng import Streams
 from deepbc.queries.asked import Asked
-from deepbc.queries.backtracking import inside_bounds
 from deepbc.queries.confined_noise import InsideInterval, InsideRegion, IntervalEnds
+from deepbc.queries.mode import inside_bounds
 from deepbc.queries.question import Question
 from deepbc.queries.roles import Roles
 from deepbc.queries.search_model import relaxed

@@ -32,9 +32,10 @@ from deepbc.numerics.counter_rng import Streams
 from deepbc.progress import progress
 from deepbc.queries.answer import answer
 from deepbc.queries.asked import Asked
-from deepbc.queries.backtracking import find_mode, read_checked
+from deepbc.queries.backtracking import read_checked
 from deepbc.queries.constraints import read_limits
 from deepbc.queries.discrete_search import MOST_COMBINATIONS, combinations_of, enumerable, undecided
+from deepbc.queries.mode import find_mode
 from deepbc.queries.nearest import Search
 from deepbc.queries.question import Question, read_question
 from deepbc.queries.results import Counterfactual, Diagnostics

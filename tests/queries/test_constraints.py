@@ -223,3 +223,28 @@ def test_sets_of_labels_are_sampled_by_their_share(table):
         bc.backtrack(scm, frame.head(2), {"pay": bc.one_of(3.0)})
     with pytest.raises(bc.DataError, match="forces a value"):
         bc.intervene(scm, frame.head(2), {"job": bc.one_of("clerk", "seller")})
+
+
+def test_several_answers_leave_the_first_carriers_at_rest():
+    scm, matrix, names = linear_model(3)
+    draw = np.random.default_rng(3)
+    x = draw.normal(size=(30, 6)) @ matrix.T
+    rows = pd.DataFrame(x, columns=names, index=range(100, 130))
+    asked = {"v5": x[:, 5] + 1.5}
+    cf = bc.backtrack(scm, rows, asked, answers=3)
+    assert cf.distance.shape == (3, 30)
+    assert (cf.status == "converged").all()
+    assert torch.allclose(cf.distance[0], bc.backtrack(scm, rows, asked).distance)
+    assert (cf.distance[1:] >= cf.distance[:-1] - 1e-9).all()
+    moved = torch.stack([cf.moved[name] for name in names], -1)
+    first = moved[0].argmax(-1)
+    assert (moved[1:, torch.arange(30), first] == 0).all()
+    assert (moved[2, torch.arange(30), moved[1].argmax(-1)] == 0).all()
+    for row in range(30):
+        scope = [name for k, name in enumerate(names) if k != first[row]]
+        alone = bc.backtrack(scm, rows.iloc[[row]], {"v5": asked["v5"][[row]]}, scope=scope)
+        assert cf.distance[1, row].item() == pytest.approx(alone.distance.item(), rel=1e-6)
+    assert cf.to_frame().index.get_level_values(1).tolist() == list(rows.index) * 3
+    assert bc.backtrack(scm, rows.iloc[0], {"v5": 2.0}, answers=2).values["v0"].shape == (2,)
+    with pytest.raises(bc.SettingError, match="answers"):
+        bc.backtrack(scm, rows, asked, answers=0)
