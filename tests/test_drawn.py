@@ -7,18 +7,26 @@ sets how many are drawn (`make fuzz`).
 
 import os
 import re
+import tempfile
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import deepbc as bc
+from deepbc.batches.conditions import parse_conditions
+from deepbc.batches.request import Request, columns_of
+from deepbc.batches.run import run_batch
 from deepbc.errors import DeepBCError
 from deepbc.queries.antecedents import Interval, LabelSet
 
 CASES = int(os.environ.get("DRAWN_CASES", "500"))
 # So many questions are asked of each model.
 CHUNKS, ASKED = 21, 12
+QUESTIONS, SHARES = ("mode", "intervene", "samples", "batch", "check"), (0.56, 0.18, 0.2, 0.03, 0.03)
 KINDS = ("real", "bounded", "whole", "class", "ordered", "truth", "vector")
 
 
@@ -221,6 +229,26 @@ def check_words(cf):
         assert "  " not in sentence
 
 
+def check_batch(scm, factual, rows, draw):
+    """A table of rows, asked in parts by the program, says what one question says."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        scm.save(folder / "model")
+        table = scm.complete(values=factual).to_frame()[list(columns_of(scm))]
+        table.to_csv(folder / "rows.csv", index=False)
+        target = str(draw.choice([each for each in scm.graph if not scm.variables[each].shape]))
+        column = table[target].to_numpy() if rows else np.array([0.5])
+        asked = f'"{target}"={column[0]}' if scm.variables[target].levels else f"{target}>={column[0]}"
+        made = run_batch(folder / "model", folder / "rows.csv", Request((asked,)), folder / "a.csv", rows=2, workers=1)
+        assert made.rows == len(table)
+        value = parse_conditions([asked], tuple(scm.graph), scm.schema.levels)[target]
+        alone = bc.backtrack(scm, table, {target: value})
+        came = pd.read_csv(folder / "a.csv")
+        assert (came["status"] == alone.status).all()
+        assert np.allclose(came["distance"], alone.distance, rtol=1e-4, atol=1e-6)
+    return
+
+
 def run_case(model, draw):
     """Asks one question."""
     scm, data, kinds = model
@@ -230,13 +258,18 @@ def run_case(model, draw):
     if rows == 1 and draw.uniform() < 0.5:
         factual = {name: column[0] for name, column in factual.items()}
     asked, setting = draw_antecedent(draw, scm, data, kinds, rows), draw_setting(draw, scm)
-    question = draw.choice(["mode", "mode", "mode", "intervene", "samples"])
+    question = draw.choice(QUESTIONS, p=SHARES)
     try:
+        if question == "batch":
+            return check_batch(scm, factual, rows, draw)
+        if question == "check":
+            assert isinstance(bc.check(scm, {name: column[:80] for name, column in data.items()}).explain(), str)
+            return None
         if question == "mode":
             cf = bc.backtrack(scm, factual, asked, **setting)
             check_converged(scm, cf, asked, setting, samples=False)
         elif question == "intervene":
-            cf = bc.intervene(scm, factual, asked)
+            cf = bc.intervene(scm, factual, asked, samples=draw.choice([None, 4]), seed=0)
         else:
             setting.pop("solver", None), setting.pop("answers", None)
             cf = bc.backtrack_samples(scm, factual, asked, samples=8, seed=0, **setting)
@@ -244,6 +277,8 @@ def run_case(model, draw):
         assert len(cf.to_frame()) == cf.batch.numel()
         repr(cf)
         check_words(cf)
+        if draw.uniform() < 0.03:
+            plt.close(cf.plot())
     except DeepBCError as error:
         return str(error)
 

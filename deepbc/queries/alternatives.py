@@ -54,7 +54,7 @@ def find_alternatives(search: Search, question: Question, answers: int) -> tuple
 
 def _find_each(search: Search, question: Question, left: Tensor, names: list[str]) -> tuple[Worlds, RowStatuses]:
     """Finds the nearest worlds by the noises that are left to each row, a mask `(rows, names)`."""
-    if not len(left):
+    if not left.numel():
         return find_mode(search, question)
     worlds: Worlds | None = None
     statuses: RowStatuses | None = None

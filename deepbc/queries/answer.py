@@ -156,13 +156,13 @@ def _shown_labels(scm: SCM, name: str, there: Tensor, batch: torch.Size) -> Any:
     """The labels that will do: of all rows where they agree, else an array of one set a row."""
     levels = scm.variables[name].levels
     assert levels is not None  # noqa: S101 # labels were asked
-    sets = [LabelSet(tuple(compress(levels.items, row))) for row in there.unique(dim=0).tolist()]
-    if len(sets) == 1:
+    sets = [LabelSet(tuple(compress(levels.items, mask))) for mask in there.tolist()]
+    if len({each.labels for each in sets}) == 1:
         return sets[0]
 
-    shown = np.empty(len(there), dtype=object)
-    for row, mask in enumerate(there.tolist()):
-        shown[row] = LabelSet(tuple(compress(levels.items, mask)))
+    shown = np.empty(len(sets), dtype=object)
+    for row, each in enumerate(sets):
+        shown[row] = each
 
     return shown.reshape(tuple(batch))
 

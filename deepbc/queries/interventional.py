@@ -99,7 +99,7 @@ def _draw(scm: SCM, question: Question, forced: Columns, samples: int, seed: int
     for name in scm.graph:
         law = scm.mechanisms[name]
         if law.discrete:
-            uniform = streams.uniform(samples * law.noise_dim, "factual", name).reshape(rows, samples, -1)
+            uniform = streams.uniform(samples * law.noise_dim, "factual", name).reshape(rows, samples, law.noise_dim)
             x, parents = question.x[name], join_parents(scm, name, question.x)
             uniform = uniform.transpose(0, 1).flatten(0, 1).to(x)
             drawn[name] = law.draw(x.repeat(samples, 1), parents.repeat(samples, 1), uniform)
@@ -109,7 +109,7 @@ def _draw(scm: SCM, question: Question, forced: Columns, samples: int, seed: int
     found = _force(scm, many, repeat(forced, samples))
 
     def split(columns: Columns) -> Columns:
-        return {name: each.reshape(samples, rows, -1) for name, each in columns.items()}
+        return {name: each.reshape(samples, rows, each.shape[-1]) for name, each in columns.items()}
 
     alike = select(found, slice(rows))
 
