@@ -277,7 +277,7 @@ class CheckReport:
             uneven={
                 claim.about[0]: claim.grade for claim in self.claims if claim.kind == "calibration" and not claim.holds
             },
-            strengths={(claim.about[0], claim.about[1]): claim.effect for claim in pairs},
+            strengths={(claim.about[0], claim.about[1]): claim.size for claim in pairs},
             related={(claim.about[0], claim.about[1]): claim.grade for claim in pairs if not claim.holds},
             expected=[(claim.about[0], claim.about[1]) for claim in pairs if claim.expected],
             caption=f"{self.verdict} at an overall level of {100 * self.level:g} %, {self.rows:,} rows",

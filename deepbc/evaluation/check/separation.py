@@ -9,7 +9,7 @@ References:
     Markov properties for acyclic directed mixed graphs (Richardson, 2003), section 2.
 """
 
-__all__ = ["d_separated", "m_separated", "noise_vertex", "with_noises"]
+__all__ = ["Vertex", "d_separated", "m_separated", "noise_vertex", "with_noises"]
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
 

@@ -2,8 +2,8 @@ r"""What a check is told beside model and data: common causes that are known of,
 
 A learned law gives :math:`x_j` given its parents, so its noise is independent of :math:`x_i` and its parents where
 :math:`j` is m-separated from these given the parents of :math:`j`. The noise of a law that was handed in is the true
-one, so it is independent of what is m-separated from that noise. Dependence of noises that are not separated is
-expected.
+one, so it is independent of what is m-separated from that noise. Two noises may depend on each other where neither is
+separated from what the other is worked out from; that dependence is expected.
 
 The answer to a backtracking question depends on the laws of the antecedent and its ancestors: these noises change, and
 carry the change. The law of a variable further down gives its own value alone; the others play no part.
@@ -19,7 +19,7 @@ from typing import Any
 from deepbc._validation import pick
 from deepbc.errors import SettingError
 from deepbc.evaluation.check.observations import Evidence
-from deepbc.evaluation.check.separation import d_separated, noise_vertex, with_noises
+from deepbc.evaluation.check.separation import Vertex, d_separated, noise_vertex, with_noises
 from deepbc.graph import CausalGraph
 
 ANSWER, OWN_VALUE, NO_PART = "matters", "own value only", "does not matter"
@@ -51,12 +51,10 @@ class Setting:
         """Whether a common cause makes the noise of a variable depend on the noise, or the value, of an earlier one."""
         if not self.confounded:
             return False
-        given = () if _is_given(later) else later.parents
-        source = noise_vertex(later.name) if _is_given(later) else later.name
-        own_noise = noise and _is_given(earlier)
-        targets = [noise_vertex(earlier.name)] if own_noise else [earlier.name, *(earlier.parents if noise else ())]
+        if not noise:
+            return not self._separated(later, [earlier.name])
 
-        return not d_separated(with_noises(self.graph.to_dict(), self.confounded), [source], targets, given)
+        return not (self._separated(later, _origin(earlier)) or self._separated(earlier, _origin(later)))
 
     def role(self, name: str) -> str:
         """What the law of a variable is for the question: `matters`, `own value only` or `does not matter`."""
@@ -75,8 +73,19 @@ class Setting:
             bool(earlier) and self.role(earlier) == ANSWER and later not in self.graph.descendants(earlier)
         )
 
+    def _separated(self, each: Evidence, others: Sequence[Vertex]) -> bool:
+        """Whether the noise of a variable is independent of others."""
+        source, given = ([noise_vertex(each.name)], ()) if _is_given(each) else ([each.name], each.parents)
+
+        return d_separated(with_noises(self.graph.to_dict(), self.confounded), source, others, given)
+
     def _causes(self) -> set[str]:
         return {*self.antecedent, *self.graph.ancestors(*self.antecedent)}
+
+
+def _origin(each: Evidence) -> list[Vertex]:
+    """What the noise of a variable is worked out from."""
+    return [noise_vertex(each.name)] if _is_given(each) else [each.name, *each.parents]
 
 
 def _is_given(each: Evidence) -> bool:
