@@ -1,9 +1,10 @@
 r"""Edges to try: which missing causes would explain the dependences of noises that the graph rules out.
 
-For a variable :math:`j` whose noise depends on that of others, every earlier variable :math:`i` that is no parent is a
-candidate. Its strength is the dependence of the noise :math:`u_j` on the value :math:`x_i`, given the parents of
+For a variable :math:`j` whose noise depends on what it should not, every earlier variable :math:`i` that is no parent
+is a candidate. Its strength is the dependence of the noise :math:`u_j` on the value :math:`x_i`, given the parents of
 :math:`j`. The strongest is taken as a parent, and so on, until no dependence is left that is clearer than chance:
-forward selection. So a cause of a cause, whose dependence the cause explains, is not listed.
+forward selection. So a cause of a cause, whose dependence the cause explains, is not listed, and nothing is listed for a
+law that is too simple in its parents.
 
 References:
     The elements of statistical learning (Hastie, Tibshirani and Friedman, 2009), section 3.3.2: forward selection.
@@ -35,7 +36,8 @@ class MissingEdge:
         nats: How many nats a row it would explain, if both were normal.
         p: The p-value, corrected for the number of pairs without an edge.
         grade: `negligible`, `some` or `strong`.
-        mends: The pairs of dependent noises, the later first, that would no longer be clearer than chance.
+        mends: The pairs of dependent noises without an edge, the later first, that would no longer be clearer than
+            chance.
         matters: Whether the answer to the question depends on it.
     """
 
@@ -64,7 +66,7 @@ def edges_to_try(
     Args:
         evidence: What is known of each variable, causes before effects.
         noises: Their ranked noises.
-        violated: The pairs of dependent noises without an edge, the later first.
+        violated: The pairs of variables of which the first depends on the second by its noise, and should not.
         setting: The common causes that are known of, and the question.
         level: What counts as chance.
     """
@@ -73,10 +75,11 @@ def edges_to_try(
     earlier = list[Evidence]()
     found = list[MissingEdge]()
     for each in evidence:
-        pairs = [pair for pair in violated if pair[0] == each.name]
+        pairs = [pair for pair in dict.fromkeys(violated) if pair[0] == each.name]
         candidates = [other.name for other in earlier if _may_cause(other, each, setting)]
         selection = _Selection(each, noises, values, absent, level)
-        found += selection.run(pairs, candidates, setting)
+        if pairs:
+            found += selection.run([pair for pair in pairs if pair[1] not in each.parents], candidates, setting)
         earlier.append(each)
 
     return tuple(sorted(found, key=lambda edge: -edge.strength))
@@ -122,10 +125,10 @@ class _Selection:
     level: float
 
     def run(self, pairs: Sequence[Pair], candidates: Sequence[str], setting: Setting) -> Iterator[MissingEdge]:
-        """Adds the strongest candidate that is clearer than chance, until no pair is left to be explained."""
+        """Adds the strongest candidate that is clearer than chance, until there is none."""
         causes, left = list(self.effect.parents), list(pairs)
         open_candidates = list(candidates)
-        while left and open_candidates:
+        while open_candidates:
             tested = [(*self._test(self.values[name], causes), name) for name in open_candidates]
             clear = [(strength, p, name) for p, strength, name in tested if p < self.level]
             if not clear:

@@ -151,12 +151,8 @@ def assess(evidence: Sequence[Evidence], setting: Setting, *, given: int, level:
     noises = prepared(evidence)
     found = _corrected(list(claims_of(evidence, noises, setting)), level)
     absent = {(each.name, other.name) for each in evidence for other in evidence if other.name not in each.parents}
-    violated = [
-        (claim.about[0], claim.about[1])
-        for claim in found
-        if claim.kind == "independence" and not claim.holds and claim.about in absent
-    ]
-    strengths = partial_strengths(evidence, noises, violated)
+    violated = [(claim.about[0], claim.about[1]) for claim in found if claim.pair and not claim.holds]
+    strengths = partial_strengths(evidence, noises, [pair for pair in violated if pair in absent])
     found = [replace(_graded(claim, strengths, level), matters=_matters(claim, setting)) for claim in found]
 
     return CheckReport(
