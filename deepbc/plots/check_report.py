@@ -115,5 +115,5 @@ def _draw_matrix(axes: Axes, later: Sequence[str], earlier: Sequence[str], drawi
     axes.spines[:].set_visible(False)
     several = len({pair[0] for pair in drawing.strengths})
     some = f", first {len(later)} of {several}" if len(later) < several else ""
-    expected = "; in brackets:\nexpected" if drawing.expected else ""
+    expected = ";\nin brackets: expected" if drawing.expected else ""
     entitle(axes, f"dependence of noises\n(red: strong, orange: some{expected}{some})", 8)

@@ -168,6 +168,14 @@ def test_partial_strength_is_independent_of_the_conditions():
     assert independence(Ranked.of(x).given(given), Ranked.of(y).given(given))[0] > 0.01
 
 
+def test_what_conditions_determine_is_independent():
+    draw = torch.Generator().manual_seed(0)
+    z, e = torch.randn(2, 500, 1, generator=draw, dtype=torch.float64)
+    copy, constant = Ranked.of(3 * z + 1).given([Ranked.of(z)]), Ranked.of(torch.ones_like(z))
+    for x in (copy, constant, constant.given([Ranked.of(z)])):
+        assert independence(Ranked.of(e).given([Ranked.of(z)]), x) == (1.0, 0.0)
+
+
 def test_partial_independence_is_rejected_as_often_as_the_level_says():
     rejected = 0
     for seed in range(300):
@@ -296,6 +304,14 @@ def test_missing_edge_matters_where_the_answer_passes():
         report = bc.check(scm, data, antecedent=[asked])
         assert [(each.cause, each.effect, each.matters) for each in report.edges] == [("a", "d", matters)]
         assert report.accepted != matters
+
+
+def test_edge_between_what_the_graph_does_not_order_may_point_to_the_question():
+    edges = {"a": {}, "b": {"a": 0.8}}
+    scm = learned("a; b", linear(edges, 1000, 0))
+    report = bc.check(scm, linear(edges, 1000, 1), antecedent=["a"])
+    assert [(str(each), each.matters) for each in report.edges] == [("'a' -> 'b'", True)]  # b -> a is as likely
+    assert report.verdict == "rejected"
 
 
 SCM = bc.SCM(bc.CausalGraph.parse("a -> b"), {"a": identity(), "b": weighted({"a": 1.0})})

@@ -23,7 +23,7 @@ __all__ = ["WAVES", "Ranked", "independence", "mutual_independence", "ranks"]
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -76,14 +76,17 @@ class Ranked:
 
     def given(self, conditions: Sequence["Ranked"]) -> "Ranked":
         """Takes out what a regression on conditions, of the same rows, explains."""
-        if not conditions:
+        if not conditions or not len(self.spectrum):
             return self
         lowest_first = torch.cat([each.waves[:, k::WAVES] for k in range(WAVES) for each in conditions], dim=1)
         most = max(1, int(MOST_REGRESSORS * len(self.waves)))
         basis, sizes, _ = torch.linalg.svd(lowest_first[:, :most], full_matrices=False)
         basis = basis[:, sizes > LEAST_WEIGHT * sizes.max()]
 
-        return self._from_waves(self.waves - basis @ (basis.T @ self.waves), len(basis) - basis.shape[1])
+        left = self._from_waves(self.waves - basis @ (basis.T @ self.waves), len(basis) - basis.shape[1])
+
+        # What the conditions determine leaves rounding errors alone.
+        return replace(left, spectrum=left.spectrum[left.spectrum > LEAST_WEIGHT * self.spectrum.max()])
 
     @classmethod
     def _from_waves(cls, waves: Tensor, rows: int) -> Self:

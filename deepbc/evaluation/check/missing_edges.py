@@ -3,8 +3,8 @@ r"""Edges to try: which missing causes would explain the dependences of noises t
 For a variable :math:`j` whose noise depends on what it should not, every earlier variable :math:`i` that is no parent
 is a candidate. Its strength is the dependence of the noise :math:`u_j` on the value :math:`x_i`, given the parents of
 :math:`j`. The strongest is taken as a parent, and so on, until no dependence is left that is clearer than chance:
-forward selection. So a cause of a cause, whose dependence the cause explains, is not listed, and nothing is listed for a
-law that is too simple in its parents.
+forward selection. So a cause of a cause, whose dependence the cause explains, is not listed, and nothing is listed for
+a law that is too simple in its parents.
 
 References:
     The elements of statistical learning (Hastie, Tibshirani and Friedman, 2009), section 3.3.2: forward selection.
@@ -38,7 +38,7 @@ class MissingEdge:
         grade: `negligible`, `some` or `strong`.
         mends: The pairs of dependent noises without an edge, the later first, that would no longer be clearer than
             chance.
-        matters: Whether the answer to the question depends on it.
+        matters: Whether the answer to the question depends on it, or may if it points the other way.
     """
 
     cause: str
@@ -145,7 +145,7 @@ class _Selection:
                 p=p,
                 grade=CORRELATION.grade(strength),
                 mends=tuple(pair for pair in left if pair not in still),
-                matters=setting.matters(self.effect.name),
+                matters=setting.matters(self.effect.name, name),
             )
             left = still
 
