@@ -89,6 +89,18 @@ def test_grade_of_a_shift_does_not_change_with_the_rows(shift, grade, monkeypatc
     ] in report.explain()
 
 
+@pytest.mark.parametrize(("shift", "grade"), [(0.0, "not seen"), (0.05, "negligible"), (0.3, "some"), (1.0, "strong")])
+@pytest.mark.parametrize("rows", [200, 2_000])
+def test_grade_of_drawn_rows_is_right_or_not_seen(shift, grade, rows):
+    """40 data sets at a level of one in a hundred, of which one may be found to be off by chance."""
+    scm = bc.SCM(bc.CausalGraph({"x": []}), {"x": identity()})
+    drawn = (np.random.default_rng(seed).normal(size=rows) + shift for seed in range(40))
+    grades = [claim(bc.check(scm, {"x": each}), "x", kind="calibration").grade for each in drawn]
+    assert grades.count(grade) + grades.count("not seen") * (grade != "not seen") >= 39
+    # A shift of 1 is always seen, one of 0.3 nearly always.
+    assert grades.count("not seen") <= {"some": 12, "strong": 0}.get(grade, 40)
+
+
 @pytest.mark.parametrize(("weight", "grade"), [(0.05, "negligible"), (0.2, "some"), (0.6, "strong")])
 def test_grade_of_a_missing_edge_does_not_change_with_the_rows(weight, grade, monkeypatch):
     monkeypatch.setattr(model_check, "MOST_ROWS", 50_000)
