@@ -8,8 +8,8 @@ a law that is too simple in its parents.
 
 References:
     The elements of statistical learning (Hastie, Tibshirani and Friedman, 2009), section 3.3.2: forward selection.
-    Consistency of causal inference under the additive noise model (Kpotufe et al., 2014): causes by noise, given an
-    order.
+    CAM: causal additive models, high-dimensional order search and penalized regression (Buhlmann, Peters and Ernest,
+    2014): parents are selected among the variables that come before, given an order.
 """
 
 __all__ = ["MissingEdge", "edges_to_try", "partial_strengths"]
