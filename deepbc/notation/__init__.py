@@ -11,12 +11,14 @@ __all__ = [
     "endpoints_parents",
     "is_file_name",
     "matrix_parents",
+    "read_bidirected",
     "read_file",
     "read_text",
     "write_arrows",
 ]
 
 from deepbc.notation.arrows import write_arrows
+from deepbc.notation.bidirected import read_bidirected
 from deepbc.notation.files import ENDINGS, is_file_name, read_file, read_text
 from deepbc.notation.objects import edges_parents, endpoints_parents, matrix_parents
 from deepbc.notation.sketch import Parents

@@ -4,6 +4,7 @@ __all__ = [
     "BLUE",
     "GREEN",
     "GREY",
+    "ORANGE",
     "RED",
     "Axes",
     "Figure",
@@ -34,7 +35,7 @@ else:  # for annotations: matplotlib is loaded when something is drawn
 
 Path = str | os.PathLike[str]
 
-BLUE, RED, GREEN, GREY = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f"
+BLUE, RED, GREEN, GREY, ORANGE = "#4c72b0", "#c0392b", "#2e8b57", "#7f7f7f", "#dd8452"
 LONGEST_NAME = 14
 
 

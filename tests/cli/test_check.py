@@ -77,6 +77,9 @@ def test_rows_with_gaps_can_be_left_out(folder, command):
         (["none", "new.csv"], "none"),
         (["right", "new.csv", "--level", "0"], "level"),
         (["right", "new.csv", "--plot", "check.txt"], "'.png' or '.svg'"),
+        (["right", "new.csv", "--confounded", "a->b"], "Cannot read the common cause 'a->b'"),
+        (["right", "new.csv", "--confounded", "a<->bb"], "check confounded: unknown name 'bb'"),
+        (["right", "new.csv", "--for", "e"], "check antecedent: unknown name 'e'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder, words, part, command):
@@ -84,3 +87,31 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, words, part, command):
     assert done.returncode == 2
     assert part in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_edges_to_try_are_listed(folder, command):
+    done = command("check", folder / "missing", folder / "new.csv")
+    for part in ("edge to try", "a -> c", "strong, p", "Edge to try: 'a' -> 'c', or a common cause of the two"):
+        assert part in done.stdout
+    told = json.loads(command("check", folder / "missing", folder / "new.csv", "--json").stdout)
+    (edge,) = told["edges"]
+    assert (edge["cause"], edge["effect"], edge["grade"], ["c", "a"] in edge["mends"]) == ("a", "c", "strong", True)
+    assert told["grade"] == "strong"
+    assert {claim["grade"] for claim in told["claims"]} >= {"strong", "not seen"}
+
+
+def test_dependence_by_a_named_common_cause_is_expected(folder, command):
+    done = command("check", folder / "missing", folder / "new.csv", "--confounded", " 'a' <-> \"c\" ")
+    assert done.returncode == 0, done.stdout
+    assert "expected" in done.stdout
+    assert "edge to try" not in done.stdout
+    told = command("check", folder / "missing", folder / "new.csv", "--confounded", "a<->c", "--json")
+    assert json.loads(told.stdout)["confounded"] == [["a", "c"]]
+
+
+def test_verdict_is_that_for_a_question(folder, command):
+    done = command("check", folder / "missing", folder / "new.csv", "--for", "b")
+    assert done.returncode == 0, done.stdout
+    for part in ("for b", "own value only", "question about 'b' depends on the laws of 'a', 'b'"):
+        assert part in done.stdout
+    assert command("check", folder / "missing", folder / "new.csv", "--for", "c").returncode == 1

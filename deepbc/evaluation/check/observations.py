@@ -1,6 +1,6 @@
 """What is known of one variable: its data, its noise, and what its law makes of both."""
 
-__all__ = ["Evidence", "Rows"]
+__all__ = ["MOST_COMPONENTS", "Evidence", "Rows"]
 
 import math
 from dataclasses import dataclass
@@ -12,6 +12,9 @@ from torch import Tensor
 from deepbc.data.variables import Variable
 from deepbc.mechanisms import Mechanism
 from deepbc.numerics.seeding import generator
+
+# The components of a vector that are checked.
+MOST_COMPONENTS = 16
 
 
 @dataclass(frozen=True, slots=True)
