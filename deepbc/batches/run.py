@@ -283,8 +283,8 @@ def _parts(out: Path, question: dict[str, Any]) -> Path:
         write_bytes(asked, text.encode())
     elif asked.read_text() != text:
         raise StorageError(
-            f"{folder}: holds parts of another batch (other model, data, question, --id or --chunk). Remove it to start "
-            f"anew, or choose another --out."
+            f"{folder}: holds parts of another batch (other model, data, question, --id or --chunk). Remove it to "
+            f"start anew, or choose another --out."
         )
 
     return folder

@@ -10,7 +10,8 @@ import math
 import re
 import sys
 from collections.abc import Collection, Mapping
-from numbers import Number
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from deepbc.errors import DataError
 
 # A component of a vector, as a data frame of ours has it in a column of its own: `name[0]`.
 COMPONENT = re.compile(r"(.+)\[(0|[1-9][0-9]*)\]", re.DOTALL)
+NUMBERS = (Real, Decimal)
 # The types of what stands for a missing value, those of pandas among them.
 GAPS = {"NoneType", "NAType", "NaTType"}
 
@@ -160,7 +162,9 @@ def _numbers(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     items = array.tolist()
     kinds = {type(item) for item in items}
     gaps = {each for each in kinds if each.__name__ in GAPS}
-    if not kinds - gaps or not all(issubclass(each, Number) and each is not bool for each in kinds - gaps):
+    if not kinds - gaps or not all(issubclass(each, NUMBERS) and not issubclass(each, bool) for each in kinds - gaps):
         return array
-
-    return np.array([math.nan if type(item) in gaps else float(item) for item in items], dtype=np.float64)
+    try:
+        return np.array([math.nan if type(item) in gaps else float(item) for item in items], dtype=np.float64)
+    except OverflowError:
+        return array

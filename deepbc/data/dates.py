@@ -47,7 +47,7 @@ def check_no_date_text(labels: Iterable[Any], where: str) -> None:
     """Labels are not all dates that are written as text."""
     given = list(labels)
     if given and all(date_text(label) for label in given):
-        _fail("dates", given[0], where)
+        _fail("dates", min(given), where)
 
 
 def date_text(item: Any) -> bool:

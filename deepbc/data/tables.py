@@ -94,8 +94,8 @@ def _chunks(
 ) -> Iterator[tuple[pandas.DataFrame, pandas.DataFrame]]:
     """The columns of names, and those of ids."""
     if ending == ".csv":
-        for chunk in pandas.read_csv(path, chunksize=rows, **PLAIN):
-            yield chunk, chunk[list(ids)].astype("string")
+        with pandas.read_csv(path, chunksize=rows, **PLAIN) as reader:
+            yield from ((chunk, chunk[list(ids)].astype("string")) for chunk in reader)
     else:
         for batch in _parquet(path).iter_batches(rows):
             yield _pandas(batch.select(names)), _pandas(_decoded(batch.select(ids)), types_mapper=pandas.ArrowDtype)

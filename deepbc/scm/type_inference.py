@@ -14,6 +14,7 @@ import numpy as np
 
 from deepbc._validation import check_levels, pick
 from deepbc.data.categories import Label, find_levels, list_items, words_in
+from deepbc.data.dates import check_no_date_text
 from deepbc.data.variables import Kind, Variable
 from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
@@ -114,7 +115,10 @@ def infer_kind(
     if mechanism is not None and mechanism.domain == "integer":
         return Kind(whole=True)
     if mechanism is not None:
-        _check_words(words_in(column, where), mechanism, where)
+        words = words_in(column, where)
+        if words:
+            check_no_date_text(set(list_items(column, where).reshape(-1).tolist()), where)
+        _check_words(words, mechanism, where)
         return Kind()
     items = list_items(column, where)
     if words_in(column, where) or (not bounded and _two_valued(items)):

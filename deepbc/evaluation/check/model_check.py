@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from deepbc._validation import check_between, check_names, check_possible
+from deepbc.data.columns import left_out
 from deepbc.data.variables import common_batch
 from deepbc.errors import DataError
 from deepbc.evaluation.check.distance_covariance import Ranked, independence, mutual_independence
@@ -87,7 +88,7 @@ def check(scm: SCM, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckRe
     check_between(level, 0.0, 1.0, "check level")
     given = scm.schema.read_values(data)
     followed = [name for name, mechanism in scm.mechanisms.items() if mechanism.deterministic]
-    check_names(given, tuple(scm.graph), "check data", optional=followed)
+    check_names(given, tuple(scm.graph), "check data", followed, left_out(data, tuple(scm.graph), "check data"))
     batch = common_batch(given)
     if batch.numel() < ENOUGH:
         raise DataError(
