@@ -96,13 +96,13 @@ def run_batch(
         raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
     if out.is_dir():
         raise StorageError(f"{out}: is a folder. Choose another name for the answers.")
-    ids = _read_ids(ids)
+    ids = _read_ids(ids, names)
     head = next(read_chunks(data, names, 1, labels_in(scm), ids), None)
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
     # A question that cannot be asked of any row is an error before any work.
-    nothing = ask(scm, head.iloc[:0], request).to_frame()
-    _check_ids(ids, nothing)
+    nothing = ask(scm, head[list(names)].iloc[:0], request).to_frame()
+    _check_free(ids, (*nothing.columns, *_own_names(nothing)))
     make_folder(out.parent)
     with locked(out):
         total = count_rows(data)
@@ -169,7 +169,7 @@ class _Work:
         if tally := _tally(part):
             return tally
         chunk.index = pandas.RangeIndex(first, first + len(chunk))
-        answers = _answers(self.scm, chunk, self.request, self.nothing)
+        answers = _answers(self.scm, chunk[list(columns_of(self.scm))], self.request, self.nothing)
         tally = [len(answers), *(int((answers[self._status] == word).sum()) for word in ("converged", BAD))]
         row, reason = _own_names(self.nothing)
         answers = answers.rename(columns={REASON: reason}).rename_axis(row).reset_index()
@@ -211,24 +211,25 @@ def _own_names(nothing: pandas.DataFrame) -> list[str]:
     return [f"answer {name}" if name in nothing else name for name in ("row", "reason")]
 
 
-def _check_ids(ids: Sequence[str], nothing: pandas.DataFrame) -> None:
-    """No column that is copied has the name of another column of the answers."""
-    for name in ids:
-        if name in (*nothing.columns, *_own_names(nothing)):
-            raise SettingError(
-                f"--id {name!r}: the answers have a column of that name already. Leave it out, or rename it in the "
-                f"table."
-            )
-
-
-def _read_ids(ids: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are copied, each once; a lone name is one."""
+def _read_ids(ids: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are copied, each once, beside those that are asked; a lone name is one."""
     listed = (ids,) if isinstance(ids, str) else tuple(ids)
     for name in listed:
         if listed.count(name) > 1:
             raise SettingError(f"--id {name!r}: it is named twice. Name it once.")
+    _check_free(listed, names)
 
     return listed
+
+
+def _check_free(ids: Sequence[str], taken: Sequence[str]) -> None:
+    """No column that is copied has the name of another column of the answers."""
+    for name in ids:
+        if name in taken:
+            raise SettingError(
+                f"--id {name!r}: the answers have a column of that name already. Leave it out, or rename it in the "
+                f"table."
+            )
 
 
 def _tally(part: Path) -> list[int] | None:

@@ -250,9 +250,17 @@ def write_table(frame: pandas.DataFrame, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     with _whole(path) as (ending, fresh):
         if ending == ".csv":
-            frame.to_csv(fresh, index=False)
+            frame[:0].to_csv(fresh, index=False)
+            # By default a carriage return in a text is not quoted, and ends a line for those who read it.
+            returns = any(frame[name].astype(str).str.contains("\r", regex=False).any() for name in _texts(frame))
+            quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
+            frame.to_csv(fresh, mode="a", header=False, index=False, quoting=quoting)
         else:
             frame.to_parquet(fresh, index=False)
+
+
+def _texts(frame: pandas.DataFrame) -> list[str]:
+    return [name for name in frame.columns if frame[name].dtype.kind not in "iufbMm"]
 
 
 def join_tables(parts: Sequence[Path], path: Path) -> None:

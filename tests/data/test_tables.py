@@ -92,9 +92,9 @@ def test_dates_as_text_are_no_numbers(tmp_path):
 
 def test_rows_are_those_of_the_file_whatever_its_index(tmp_path):
     TABLE.set_axis([7, 3, 5]).to_parquet(tmp_path / "t.parquet")
-    TABLE.set_index("b").to_parquet(tmp_path / "named.parquet")
+    TABLE.set_index("c").to_parquet(tmp_path / "named.parquet")
     assert read_table(tmp_path / "t.parquet", ["a"]).index.tolist() == [0, 1, 2]
-    assert read_table(tmp_path / "named.parquet", ["a", "b"])["b"].tolist() == [1, 2, 3]
+    assert read_table(tmp_path / "named.parquet", ["a", "c"])["c"].tolist() == ["x", "y", "z"]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
