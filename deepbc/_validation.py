@@ -226,6 +226,10 @@ def name_row(row: int, total: int) -> str:
 
     label = labels[row]
 
+    return f"({', '.join(map(_write_label, label))})" if isinstance(label, tuple) else _write_label(label)
+
+
+def _write_label(label: object) -> str:
     return repr(label) if isinstance(label, str) else str(label)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from deepbc._validation import check_batches, name_row
 from deepbc.data.categories import Levels
 from deepbc.data.columns import COMPONENT, GAPS, select_columns
-from deepbc.data.dates import check_no_date_text
+from deepbc.data.dates import check_no_date_text, check_no_dates
 from deepbc.errors import DataError
 
 
@@ -80,6 +80,7 @@ def read_column(column: Any, where: str) -> Tensor:
     except ValueError as error:
         raise DataError(f"{where}: expected an array of numbers, got rows of different lengths.") from error
 
+    check_no_dates(array, where)
     if array.dtype.kind in "iuf":
         return torch.from_numpy(array.astype(np.float64))
     if array.dtype.kind in "OUS":

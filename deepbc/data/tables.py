@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas
 
@@ -253,7 +253,7 @@ def write_table(frame: pandas.DataFrame, path: str | os.PathLike[str]) -> None:
             frame[:0].to_csv(fresh, index=False)
             # By default a carriage return in a text is not quoted, and ends a line for those who read it.
             returns = any(frame[name].astype(str).str.contains("\r", regex=False).any() for name in _texts(frame))
-            quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
+            quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
             frame.to_csv(fresh, mode="a", header=False, index=False, quoting=quoting)
         else:
             frame.to_parquet(fresh, index=False)

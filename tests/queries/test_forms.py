@@ -87,7 +87,7 @@ ASKED = {"income": 30.0}
 QUERIES = {
     "backtrack": lambda scm, rows: bc.backtrack(scm, rows, ASKED),
     "intervene": lambda scm, rows: bc.intervene(scm, rows, {"visits": 3.0}),
-    "samples": lambda scm, rows: bc.backtrack_samples(scm, rows, ASKED, samples=3, seed=0),
+    "samples": lambda scm, rows: bc.backtrack_samples(scm, rows, ASKED, samples=3, seed=0, scope=["income"]),
 }
 
 
@@ -239,6 +239,18 @@ def test_errors_name_the_labels_of_rows(scm):
         assert part in str(caught.value)
 
 
+def test_errors_name_labels_of_several_levels(scm):
+    rows = TABLE.iloc[:3].set_axis(pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])).assign(age=[1, np.nan, 2])
+    with pytest.raises(bc.DataError, match=r"in row \('a', 2\)\."):
+        bc.intervene(scm, rows, ASKED)
+
+
+@pytest.mark.parametrize("asked", [DAY, pd.date_range("2020", periods=3), [pd.Timedelta(1)] * 3])
+def test_dates_are_not_asked_for(scm, asked):
+    with pytest.raises(bc.DataError, match="antecedent 'income': expected numbers or labels, got"):
+        bc.intervene(scm, TABLE.iloc[:3], {"income": asked})
+
+
 def test_tidy_samples_have_a_line_for_each_draw_and_row(scm, plain):
     table = plain["samples"].to_frame(tidy=True)
     assert list(table) == ["row", "draw", *GRAPH_COLUMNS]
@@ -259,7 +271,7 @@ def test_tidy_modes_have_a_line_for_each_row(scm, plain):
     table = plain["backtrack"].to_frame(tidy=True)
     assert list(table) == ["row", *GRAPH_COLUMNS]
     assert table["row"].tolist() == ["p0", "p1", "p2", "p3"]
-    single = bc.backtrack_samples(scm, TABLE.iloc[0], ASKED, samples=2, seed=0).to_frame(tidy=True)
+    single = bc.intervene(scm, TABLE.iloc[0], ASKED, samples=2, seed=0).to_frame(tidy=True)
     assert single[["row", "draw"]].to_numpy().tolist() == [[0, 0], [0, 1]]
 
 
