@@ -4,7 +4,7 @@ A table, which is a data frame or one of its rows, may have columns that the gra
 mapping is written by hand for its purpose, and a name in it that nobody knows is a mistake.
 """
 
-__all__ = ["COMPONENT", "align", "index_of", "left_out", "select_columns"]
+__all__ = ["COMPONENT", "GAPS", "align", "index_of", "left_out", "select_columns"]
 
 import math
 import re
@@ -37,12 +37,14 @@ def select_columns(data: Any, names: Collection[str], where: str, *, strict: boo
         strict: Whether a table may have no other columns either.
     """
     there = _names(data, where)
+    # Of a variable that has a column of its own there are no components.
+    vectors = set(names) - set(map(str, there))
     chosen: dict[str, Any] = {}
     for k, given in enumerate(there):
         # A table may have whole numbers for names; those of variables are text.
         name = str(given) if _is_table(data) else given
         component = COMPONENT.fullmatch(str(name))
-        known = component[1] if component and name not in names and component[1] in names else name
+        known = component[1] if component and name not in names and component[1] in vectors else name
         if known not in names and _is_table(data) and not strict:
             continue
         check_known(known, names, where)
@@ -96,7 +98,7 @@ def _is_table(data: Any) -> bool:
 
 def _is_foreign(data: Any) -> bool:
     """Whether data is a table of polars or pyarrow."""
-    return type(data).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(data, "columns")
+    return type(data).__module__.partition(".")[0] in ("polars", "pyarrow") and hasattr(type(data), "columns")
 
 
 def _is_records(data: Any) -> bool:
@@ -108,8 +110,8 @@ def _names(data: Any, where: str) -> list[Any]:
     """The names of the columns, in their order; one of a table may come twice."""
     if _is_records(data):
         return list(data.dtype.names)
-    if _is_foreign(data) and hasattr(data, "collect"):
-        raise DataError(f"{where}: expected a table, got a {type(data).__name__}. Call its collect() first.")
+    if _is_foreign(data) and type(data).__name__ == "LazyFrame":
+        raise DataError(f"{where}: expected a table, got a LazyFrame, which is yet to be read. Call its collect().")
     if isinstance(data, Mapping) or (_is_table(data) and hasattr(data, "keys")):
         return list(data.keys())
     if _is_foreign(data):

@@ -143,6 +143,11 @@ def test_whole_numbers_may_name_columns():
     assert bc.backtrack(one, table.iloc[:2], {"1": 30.0}).to_frame().index.tolist() == ["p0", "p1"]
 
 
+def test_a_column_that_looks_like_a_component_is_another_column(scm, plain):
+    cf = bc.backtrack(scm, TABLE.iloc[:4].assign(**{"age[0]": 1.0}), ASKED)
+    assert torch.equal(cf.distance, plain["backtrack"].distance)
+
+
 @pytest.mark.parametrize(
     ("call", "part"),
     [

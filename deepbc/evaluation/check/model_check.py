@@ -72,7 +72,8 @@ def check(scm: SCM, data: Any, *, seed: int = 0, level: float = 0.01) -> CheckRe
     Args:
         scm: The fitted model.
         data: Values of every variable (a `Predictor`'s may be left out), at least 20 rows, each drawn on its own. Of
-            more than 5,000 rows so many are drawn: with more, every law that was learned is found wrong.
+            more than 5,000 rows so many are drawn: with more, every law that was learned is found wrong. Other columns
+            of a data frame are left out.
         seed: Same seed, same data: same report.
         level: The probability with which a right model may be rejected.
 
