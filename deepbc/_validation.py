@@ -28,14 +28,19 @@ __all__ = [
     "check_type",
     "check_units",
     "check_value_dim",
+    "hint_missing",
+    "name_row",
     "name_rows",
+    "naming_rows",
     "near",
     "pick",
 ]
 
 import difflib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -53,6 +58,8 @@ CHANNELS = (1, 3, 4)
 SMALLEST = 16
 # The shapes of images for which there are networks of the paper.
 PAPER = ((28, 28), (3, 64, 64), (64, 64, 3), (3, 128, 128), (128, 128, 3))
+# The labels of the rows that are being read.
+_row_labels: ContextVar[Any] = ContextVar("row_labels", default=None)
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -71,14 +78,27 @@ def pick(name: str, known: Collection[str], where: str) -> str:
     return name
 
 
-def check_names(given: Collection[str], expected: Collection[str], where: str, optional: Collection[str] = ()) -> None:
-    """Every expected name is given, save the optional ones, and no other."""
+def check_names(
+    given: Collection[str],
+    expected: Collection[str],
+    where: str,
+    optional: Collection[str] = (),
+    others: Collection[str] = (),
+) -> None:
+    """Every expected name is given, save the optional ones, and no other; a missing one may be among the others."""
     for name in given:
         check_known(name, expected, where)
     for name in expected:
         if name not in given and name not in optional:
             came = ", ".join(map(repr, given)) or "none"
-            raise DataError(f"{where}: variable {name!r} is missing; got {came}. Add it.")
+            raise DataError(f"{where}: variable {name!r} is missing; got {came}. {hint_missing(name, others)}Add it.")
+
+
+def hint_missing(name: str, others: Collection[str]) -> str:
+    """Words a hint at columns that were left out and may be the one that is missing, or says nothing."""
+    hint = near(name, others)
+
+    return f"{hint} Then rename it. Otherwise: " if hint else ""
 
 
 def check_known(name: str, expected: Collection[str], where: str) -> None:
@@ -185,14 +205,42 @@ def check_between(value: object, lower: float, upper: float, where: str, *, clos
         raise SettingError(f"{where}: expected a number between {lower:g} and {upper:g}, got {value!r}.")
 
 
+@contextmanager
+def naming_rows(index: Any) -> Iterator[None]:
+    """Lets errors name rows by the labels of a data frame; None leaves their names as they are.
+
+    What finds a bad row sees tensors alone, many calls below the one that knows the data frame.
+    """
+    token = _row_labels.set(_row_labels.get() if index is None else index)
+    try:
+        yield
+    finally:
+        _row_labels.reset(token)
+
+
+def name_row(row: int, total: int) -> str:
+    """Names one of so many rows by its label, where a data frame of as many is being read, and else by its place."""
+    labels = _row_labels.get()
+    if labels is None or len(labels) != total:
+        return str(row)
+
+    label = labels[row]
+
+    return f"({', '.join(map(_write_label, label))})" if isinstance(label, tuple) else _write_label(label)
+
+
+def _write_label(label: object) -> str:
+    return repr(label) if isinstance(label, str) else str(label)
+
+
 def name_rows(bad: Tensor) -> str:
-    """Names the first of the bad rows, counted from 0, and how many there are; `bad` has shape `(*batch,)`."""
+    """Names the first of the bad rows and how many there are; `bad` has shape `(*batch,)`."""
     count, total = int(bad.sum()), bad.numel()
     if bad.ndim == 0:
         return "the row"
 
     first = bad.nonzero()[0].tolist()
-    name = first[0] if len(first) == 1 else tuple(first)
+    name = name_row(first[0], total) if len(first) == 1 else tuple(first)
 
     return f"row {name}" if count == 1 else f"{count} of {total} rows, first row {name}"
 

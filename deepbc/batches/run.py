@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ def run_batch(
     request: Request,
     out: str | os.PathLike[str],
     *,
+    ids: Sequence[str] = (),
     rows: int | None = None,
     workers: int | None = None,
     show: bool | None = None,
@@ -77,6 +78,7 @@ def run_batch(
         data: The table, `.csv` or `.parquet`.
         request: What is asked for; not samples.
         out: The table of answers to write, with the number of each row in `row`.
+        ids: Columns of the table that are copied to the front of the answers, as they are.
         rows: How many rows are asked at a time; by default a sixteenth of the table, from 1,024 to 50,000.
         workers: How many such parts are asked side by side; None is one for each core.
         show: Whether to show a progress bar; None shows it on a terminal.
@@ -94,16 +96,18 @@ def run_batch(
         raise StorageError(f"{out}: is the table that is asked. Choose another name for the answers.")
     if out.is_dir():
         raise StorageError(f"{out}: is a folder. Choose another name for the answers.")
-    head = next(read_chunks(data, names, 1, labels_in(scm)), None)
+    ids = _read_ids(ids, names)
+    head = next(read_chunks(data, names, 1, labels_in(scm), ids), None)
     if head is None or not len(head):
         raise DataError(f"{data}: has no rows to ask.")
     # A question that cannot be asked of any row is an error before any work.
-    nothing = ask(scm, head.iloc[:0], request).to_frame()
+    nothing = ask(scm, head[list(names)].iloc[:0], request).to_frame()
+    _check_free(ids, (*nothing.columns, *_own_names(nothing)))
     make_folder(out.parent)
     with locked(out):
         total = count_rows(data)
         rows = rows or min(LARGEST_PART, max(LEAST_PART, -(-total // PARTS)))
-        work = _Work(scm, Path(model), Path(data), request, out, rows, nothing)
+        work = _Work(scm, Path(model), Path(data), request, out, rows, nothing, ids)
         asked, converged, bad = work.answer(-(-total // rows), workers, show)
 
     return Batch(asked, converged, bad, time.monotonic() - start, out)
@@ -121,6 +125,7 @@ class _Work:
         out: The table of answers.
         rows: How many rows a part has.
         nothing: The answers of no rows.
+        ids: The columns that are copied.
     """
 
     scm: SCM
@@ -130,11 +135,12 @@ class _Work:
     out: Path
     rows: int
     nothing: pandas.DataFrame
+    ids: tuple[str, ...]
 
     def answer(self, parts: int, workers: int, show: bool | None) -> list[int]:
         """Asks part after part and joins them; returns how many rows there are, hold, and could not be asked."""
         stamps = {"model": _stamp(self.model / MANIFEST), "data": _stamp(self.data)}
-        folder = _parts(self.out, {"wishes": asdict(self.request), "rows": self.rows, **stamps})
+        folder = _parts(self.out, {"wishes": asdict(self.request), "ids": self.ids, "rows": self.rows, **stamps})
 
         tallies: list[list[int]] = []
         with side_by_side(self._ask, min(workers, parts)) as run, progress("batch", parts, show) as shown:
@@ -154,23 +160,37 @@ class _Work:
     def _chunks(self, folder: Path) -> Iterator[tuple[pandas.DataFrame, int, Path]]:
         """The rows of each part, the number of the first, and where the answers go."""
         first = 0
-        chunks = read_chunks(self.data, tuple(columns_of(self.scm)), self.rows, labels_in(self.scm))
+        chunks = read_chunks(self.data, tuple(columns_of(self.scm)), self.rows, labels_in(self.scm), self.ids)
         for number, chunk in enumerate(chunks):
             yield chunk, first, self._part(folder, number)
             first += len(chunk)
 
     def _ask(self, chunk: pandas.DataFrame, first: int, part: Path) -> list[int]:
-        return _tally(part) or _ask(self.scm, chunk, self.request, first, self.nothing, part)
+        if tally := _tally(part):
+            return tally
+        chunk.index = pandas.RangeIndex(first, first + len(chunk))
+        answers = _answers(self.scm, chunk[list(columns_of(self.scm))], self.request, self.nothing)
+        tally = [len(answers), *(int((answers[self._status] == word).sum()) for word in ("converged", BAD))]
+        row, reason = _own_names(self.nothing)
+        answers = answers.rename(columns={REASON: reason}).rename_axis(row).reset_index()
+        copied = chunk[list(self.ids)].reset_index(drop=True)
+        write_table(pandas.concat([copied, answers], axis=1), part)
+        # Last, so that a part with its tally is whole.
+        write_bytes(part.with_suffix(".json"), json.dumps(tally).encode())
+
+        return tally
+
+    @property
+    def _status(self) -> str:
+        """The column of the status, which may be called otherwise where a variable has that name."""
+        return str(self.nothing.columns[-1])
 
     def _part(self, folder: Path, number: int) -> Path:
         return folder / f"{number:06d}{self.out.suffix.lower()}"
 
 
-def _ask(
-    scm: SCM, chunk: pandas.DataFrame, request: Request, first: int, nothing: pandas.DataFrame, part: Path
-) -> list[int]:
-    """Asks the rows of a chunk and writes the answers; returns how many there are, hold, and could not be asked."""
-    chunk.index = pandas.RangeIndex(first, first + len(chunk))
+def _answers(scm: SCM, chunk: pandas.DataFrame, request: Request, nothing: pandas.DataFrame) -> pandas.DataFrame:
+    """Asks the rows of a chunk, whose index has their numbers; the answers have the types of `nothing`."""
     possible = _possible(scm, chunk)
     status = nothing.columns[-1]
     frames = [nothing.assign(**{REASON: ""}), *_asked(scm, chunk[possible], request, status)]
@@ -179,15 +199,37 @@ def _ask(
     numbers = [name for name in nothing.columns if name != status]
     # Types that can hold a gap, so that every part has the same.
     types = {name: GAPPED[nothing[name].dtype.kind] for name in numbers}
-    answers = answers.reindex(columns=[*numbers, status, REASON]).astype(types)
-    # A variable may have the name of a column of ours, which then is called otherwise, as in the frame of an answer.
-    row, reason = (f"answer {name}" if name in numbers else name for name in ("row", "reason"))
-    write_table(answers.rename(columns={REASON: reason}).rename_axis(row).reset_index(), part)
-    tally = [len(answers), int((answers[status] == "converged").sum()), int((answers[status] == BAD).sum())]
-    # Last, so that a part with its tally is whole.
-    write_bytes(part.with_suffix(".json"), json.dumps(tally).encode())
 
-    return tally
+    return answers.reindex(columns=[*numbers, status, REASON]).astype(types)
+
+
+def _own_names(nothing: pandas.DataFrame) -> list[str]:
+    """The names of the columns of the number of a row and of its reason.
+
+    A variable may have one of them: that column then is called otherwise, as in the frame of an answer.
+    """
+    return [f"answer {name}" if name in nothing else name for name in ("row", "reason")]
+
+
+def _read_ids(ids: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are copied, each once, beside those that are asked; a lone name is one."""
+    listed = (ids,) if isinstance(ids, str) else tuple(ids)
+    for name in listed:
+        if listed.count(name) > 1:
+            raise SettingError(f"--id {name!r}: it is named twice. Name it once.")
+    _check_free(listed, names)
+
+    return listed
+
+
+def _check_free(ids: Sequence[str], taken: Sequence[str]) -> None:
+    """No column that is copied has the name of another column of the answers."""
+    for name in ids:
+        if name in taken:
+            raise SettingError(
+                f"--id {name!r}: the answers have a column of that name already. Leave it out, or rename it in the "
+                f"table."
+            )
 
 
 def _tally(part: Path) -> list[int] | None:
@@ -242,8 +284,8 @@ def _parts(out: Path, question: dict[str, Any]) -> Path:
         write_bytes(asked, text.encode())
     elif asked.read_text() != text:
         raise StorageError(
-            f"{folder}: holds parts of another batch (other model, data, question or --chunk). Remove it to start "
-            f"anew, or choose another --out."
+            f"{folder}: holds parts of another batch (other model, data, question, --id or --chunk). Remove it to "
+            f"start anew, or choose another --out."
         )
 
     return folder

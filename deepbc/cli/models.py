@@ -180,6 +180,9 @@ def batch(
     fix: Fixed = None,
     constraint: Constraints = None,
     inside: Inside = None,
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", help="A column to copy into the answers; several are copied in turn.")
+    ] = None,
     chunk: Annotated[int | None, typer.Option(min=1, help="How many rows are asked at a time.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="How many parts are asked at once; one a core.")] = None,
     as_json: Json = False,
@@ -190,7 +193,7 @@ def batch(
     asked, because of a gap or a value outside its bounds, is marked as a bad row; the others are answered. The exit
     code is 0 once every row has its line, whatever it says; 1 where all of them are bad.
 
-    Example: deepbc batch model data.csv --if "amount=2000" --out answers.parquet
+    Example: deepbc batch model data.csv --if "amount=2000" --id name --out answers.parquet
     """
     from deepbc.batches.request import Request
     from deepbc.batches.run import run_batch
@@ -199,7 +202,7 @@ def batch(
     request = Request(
         tuple(condition), intervene, keep, scope, tuple(weight or ()), fixed=fix, constraints=limits, inside=inside
     )
-    made = run_batch(model, data, request, out, rows=chunk, workers=workers)
+    made = run_batch(model, data, request, out, ids=ids or (), rows=chunk, workers=workers)
     counts = {"rows": made.rows, "converged": made.converged, "failed": made.failed, "bad": made.bad}
     if as_json:
         _print_json(counts | {"seconds": round(made.seconds, 1), "out": str(made.out)})

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_levels, near
+from deepbc._validation import check_levels, name_row, near
 from deepbc.errors import DataError
 
 Label = str | float | bool
@@ -72,7 +72,7 @@ class Levels:
                 continue
             label = self.label_of(item)
             if label is None:
-                _fail_level(item, None if not items.ndim else row, self.items, where)
+                _fail_level(item, name_row(row, len(flat)) if items.ndim else None, self.items, where)
             codes[item] = known[label]
 
         return torch.tensor([codes[item] for item in flat], dtype=torch.float64).reshape(items.shape)
@@ -162,7 +162,7 @@ def find_levels(column: Any, where: str, order: Sequence[Label] | None = None) -
     items = found.tolist()
     for row, item in enumerate(items):
         if _gap(item):
-            _fail_level(None, row, (), where)
+            _fail_level(None, name_row(row, len(items)), (), where)
     distinct = set(items)
 
     if order is not None:
@@ -229,10 +229,10 @@ def _gap(item: Any) -> bool:
     return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
 
 
-def _fail_level(item: object, row: int | None, known: Sequence[object], where: str) -> NoReturn:
+def _fail_level(item: object, row: str | None, known: Sequence[object], where: str) -> NoReturn:
     """A label is missing or unknown."""
     place = "" if row is None else f" in row {row}"
-    if item is None or item != item:
+    if _gap(item):
         raise DataError(f"{where}: expected a label, got a missing value{place}. Drop the row or fill the gap.")
 
     hint = near(str(item), map(str, known)) or f"Known are: {', '.join(map(repr, known))}."

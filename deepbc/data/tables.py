@@ -21,11 +21,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas
 
 from deepbc._validation import pick
+from deepbc.data.dates import check_no_date_text, check_no_dates
 from deepbc.errors import DataError, DeepBCError, SettingError, StorageError
 from deepbc.storage import replacing
 
@@ -54,13 +55,18 @@ def read_table(
     path = Path(path)
     ending = _check(path, names)
     with _told(path, ending):
-        frame = pandas.read_csv(path, **PLAIN) if ending == ".csv" else pandas.read_parquet(path)
+        # Rows are those of the file, whatever index pandas may have stored with them.
+        frame = pandas.read_csv(path, **PLAIN) if ending == ".csv" else _pandas(_parquet(path).read().select(names))
 
     return _columns(frame, names, labels or {}, path)
 
 
 def read_chunks(
-    path: str | os.PathLike[str], names: Sequence[str], rows: int, labels: Mapping[str, bool] | None = None
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    rows: int,
+    labels: Mapping[str, bool] | None = None,
+    ids: Sequence[str] = (),
 ) -> Iterator[pandas.DataFrame]:
     """Reads as `read_table` does, so many rows at a time, and guesses nothing: a word in place of a number is a gap.
 
@@ -69,24 +75,44 @@ def read_chunks(
         names: The columns.
         rows: The rows of a chunk.
         labels: Whether each column holds labels; one that is not named holds numbers.
+        ids: Other columns, which come behind these and are as they are: text in CSV, in Parquet of any type.
     """
     path = Path(path)
     labels = dict.fromkeys(names, False) | dict(labels or {})
-    ending = _check(path, names)
-    chunks = _chunks(path, ending, rows)
+    ending = _check(path, (*names, *ids))
+    chunks = _chunks(path, ending, rows, names, ids)
     while True:
         with _told(path, ending):
             chunk = next(chunks, None)
         if chunk is None:
             return
-        yield _columns(chunk, names, labels, path, words=True)
+        yield pandas.concat([_columns(chunk[0], names, labels, path, words=True), chunk[1]], axis=1)
 
 
-def _chunks(path: Path, ending: str, rows: int) -> Iterator[pandas.DataFrame]:
+def _chunks(
+    path: Path, ending: str, rows: int, names: Sequence[str], ids: Sequence[str]
+) -> Iterator[tuple[pandas.DataFrame, pandas.DataFrame]]:
+    """The columns of names, and those of ids."""
     if ending == ".csv":
-        yield from pandas.read_csv(path, chunksize=rows, **PLAIN)
+        with pandas.read_csv(path, chunksize=rows, **PLAIN) as reader:
+            yield from ((chunk, chunk[list(ids)].astype("string")) for chunk in reader)
     else:
-        yield from (batch.to_pandas() for batch in _parquet(path).iter_batches(rows))
+        for batch in _parquet(path).iter_batches(rows):
+            yield _pandas(batch.select(names)), _pandas(_decoded(batch.select(ids)), types_mapper=pandas.ArrowDtype)
+
+
+def _pandas(table: Any, **settings: Any) -> pandas.DataFrame:
+    """A table of pyarrow as a data frame with the rows counted from 0."""
+    return table.to_pandas(ignore_metadata=True, **settings)  # type: ignore[no-any-return] # a data frame
+
+
+def _decoded(batch: Any) -> Any:
+    """The same with labels in place of codes, so that all parts of a table have one type."""
+    from pyarrow import RecordBatch, types
+
+    columns = [each.dictionary_decode() if types.is_dictionary(each.type) else each for each in batch.columns]
+
+    return RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def column_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -128,6 +154,7 @@ def _columns(
     columns = {}
     for name in names:
         column = frame[name]
+        check_no_dates(column.to_numpy(), f"{path}, {name!r}")
         if column.dtype.kind not in "iufbOU" and not isinstance(
             column.dtype, pandas.StringDtype | pandas.CategoricalDtype
         ):
@@ -141,6 +168,7 @@ def _columns(
         else:
             if (not words or column.dtype.kind == "b") and column.notna().any() and numbers.isna().all():
                 first = column[column.notna()].iloc[0]
+                check_no_date_text([first], f"{path}, {name!r}")
                 raise DataError(
                     f"{path}, {name!r}: expected numbers, got the text {first!r}. Convert the column first."
                 )
@@ -167,16 +195,11 @@ def _labels(column: "pandas.Series[Any]") -> "pandas.Series[Any]":
 
 
 def with_types(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The same table, which is to be learned from, with the types that a file of text does not tell.
-
-    Columns of numbers that are all whole become integers, and those of the words true and false truth values.
-    """
+    """The same table, which is to be learned from, with columns of the words true and false as truth values."""
     typed = frame.copy(deep=False)
     for name in frame.columns:
         column = frame[name]
-        if column.dtype.kind == "f" and ((column % 1 == 0) & (column.abs() < 2**53)).all():
-            typed[name] = column.astype("int64")
-        elif column.dtype == object and {str(label).lower() for label in column.unique()} <= TRUTHS:
+        if column.dtype == object and {str(label).lower() for label in column.unique()} <= TRUTHS:
             typed[name] = column.map(lambda label: str(label).lower() == "true")
 
     return typed
@@ -227,9 +250,17 @@ def write_table(frame: pandas.DataFrame, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     with _whole(path) as (ending, fresh):
         if ending == ".csv":
-            frame.to_csv(fresh, index=False)
+            frame[:0].to_csv(fresh, index=False)
+            # By default a carriage return in a text is not quoted, and ends a line for those who read it.
+            returns = any(frame[name].astype(str).str.contains("\r", regex=False).any() for name in _texts(frame))
+            quoting: Literal[0, 2] = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
+            frame.to_csv(fresh, mode="a", header=False, index=False, quoting=quoting)
         else:
             frame.to_parquet(fresh, index=False)
+
+
+def _texts(frame: pandas.DataFrame) -> list[str]:
+    return [name for name in frame.columns if frame[name].dtype.kind not in "iufbMm"]
 
 
 def join_tables(parts: Sequence[Path], path: Path) -> None:

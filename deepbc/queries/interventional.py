@@ -39,6 +39,7 @@ def intervene(
     Args:
         scm: The fitted model.
         factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
+            Other columns of a data frame are left out.
         do: The antecedent: for each variable one value for all rows or one a row. One factual row with many values
             gives as many rows.
         distance: How the noise that the antecedent implies is compared with the factual one, as for `backtrack`.

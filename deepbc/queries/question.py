@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_batches, check_finite, name_rows, pick
-from deepbc.data.reading import align, index_of, read, read_column
+from deepbc._validation import check_batches, check_finite, name_rows, naming_rows, pick
+from deepbc.data.columns import align, index_of
+from deepbc.data.reading import read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
 from deepbc.numerics.batched import map_tensors, select
@@ -89,7 +90,8 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
 
     names = [pick(name, tuple(scm.graph), "antecedent") for name in columns]
     aligned = {name: _aligned(columns[name], index, f"antecedent {name!r}") for name in names}
-    asked = {name: _read_one(scm, name, each) for name, each in aligned.items()}
+    with naming_rows(index):
+        asked = {name: _read_one(scm, name, each) for name, each in aligned.items()}
     shapes = {name: rows.shape[:-1] for name, rows in x.items()}
     batch = check_batches({**shapes, **{f"antecedent {name}": each.lower.shape[:-1] for name, each in asked.items()}})
 
@@ -111,7 +113,7 @@ def read_question(scm: SCM, factual: Any, antecedent: Any) -> Question:
 def _columns(scm: SCM, antecedent: Any) -> dict[str, Any]:
     """The columns of a data frame, with vectors joined and labels as they were."""
     levels = scm.schema.levels
-    read_in = read(antecedent, "antecedent", tuple(scm.graph), levels=levels)
+    read_in = read(antecedent, "antecedent", tuple(scm.graph), levels=levels, strict=True)
 
     return {name: levels[name].labels(each) if name in levels else each for name, each in read_in.items()}
 

@@ -4,7 +4,7 @@ __all__ = ["Counterfactual", "Diagnostics"]
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,24 +112,44 @@ class Counterfactual:
         """
         return describe(self, row)
 
-    def to_frame(self) -> "pandas.DataFrame":
+    def to_frame(self, *, tidy: bool = False) -> "pandas.DataFrame":
         """Writes the answer as a data frame: values, factual values, what moved, and the evidence.
 
         Rows keep the index of a factual data frame. Images are left out. Samples have an index of sample and row, and
         the columns of `diagnostics` as well. Where a variable has the name of one of the other columns, that column
         gets the prefix `answer`.
+
+        Args:
+            tidy: Whether to write the counterfactual values alone, a line for each row, or for each draw and row of
+                samples: the columns `row` (the label of the row, or its number from 0), `draw` (of samples, from 0),
+                and the variables.
         """
+        if tidy:
+            return self._tidy()
         columns: dict[str, Any] = dict(self.values)
         kinds = dict(self.factual.kinds)
         for name, column in self._evidence().items():
             kind = self.factual.kinds.get(name.removeprefix("factual ")) if name.startswith("factual ") else None
-            while name in columns:
-                name = f"answer {name}"
+            name = _free_name(name, columns)
             columns[name] = column
             kinds |= {name: kind} if kind else {}
         names = ("sample", "row") if self.diagnostics and len(self.batch) == 2 else None
 
         return frame(columns, self.batch, names, kinds, self.index)
+
+    def _tidy(self) -> "pandas.DataFrame":
+        """Counterfactual values alone, with the row and the draw in columns of their own."""
+        queries = self.batch[1:] if self.diagnostics else self.batch
+        places: dict[str, Any] = {"row": np.arange(queries.numel()).reshape(tuple(queries))}
+        if self.diagnostics:
+            places["draw"] = np.arange(self.batch[0]).reshape(-1, *(1 for _ in queries))
+        named = {_free_name(name, self.values): np.broadcast_to(each, self.batch) for name, each in places.items()}
+        table = frame({**named, **self.values}, self.batch, kinds=self.factual.kinds).reset_index(drop=True)
+        if self.index is not None:
+            row = next(iter(named))
+            table[row] = self.index.to_flat_index().take(table[row])
+
+        return table
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure":
         """Draws factual against counterfactual values, which noise carried the change, and the graph coloured by it.
@@ -211,6 +231,14 @@ class Counterfactual:
         samples = f"samples: {self.batch[0]}; " if self.diagnostics else ""
         rows = tuple(self.batch[1:] if self.diagnostics else self.batch)
         return f"Counterfactual(antecedent: {asked}; {samples}rows: {rows}; {self._ends()})"
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """A name for a column of ours that no other column has."""
+    while name in taken:
+        name = f"answer {name}"
+
+    return name
 
 
 def _flat(values: Tensor, rows: int, shape: tuple[int, ...]) -> Tensor:

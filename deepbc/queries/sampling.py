@@ -78,6 +78,7 @@ def backtrack_samples(
     Args:
         scm: The fitted model.
         factual: The factual world: one row or many, values of every variable (a `Predictor`'s may be left out).
+            Other columns of a data frame are left out.
         antecedent: For each variable one value for all rows or one a row, or an interval: `at_least`, `at_most`,
             `between`, or labels: `one_of`, `other_than`. One factual row with many values gives as many rows.
         samples: How many worlds to draw for each row.

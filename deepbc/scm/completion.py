@@ -33,7 +33,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_contradiction, check_possible, name_rows
+from deepbc._validation import check_contradiction, check_possible, hint_missing, name_rows, naming_rows
+from deepbc.data.columns import index_of, left_out
 from deepbc.data.variables import common_batch
 from deepbc.errors import DataError
 from deepbc.graph import CausalGraph
@@ -193,16 +194,24 @@ def complete_read(model: Model, values: Any, noise: Any = None, *, abduct: bool 
         noise: Noise by variable of those that have no value.
         abduct: Whether noise is asked too; without, what has a value gets noise of no components.
     """
-    return complete_checked(model, model.schema.read_values(values), model.schema.read_noise(noise), abduct=abduct)
+    read, read_noise = model.schema.read_values(values), model.schema.read_noise(noise)
+    others = () if values is None else left_out(values, tuple(model.graph), "values")
+    with naming_rows(index_of(values)):
+        return complete_checked(model, read, read_noise, abduct=abduct, others=others)
 
 
 def complete_checked(
-    model: Model, values: Mapping[str, Tensor], noise: Mapping[str, Tensor], *, abduct: bool = True
+    model: Model,
+    values: Mapping[str, Tensor],
+    noise: Mapping[str, Tensor],
+    *,
+    abduct: bool = True,
+    others: Collection[str] = (),
 ) -> Completed:
-    """Completes rows as they were read, and checks them."""
+    """Completes rows as they were read, and checks them; one that is missing may be among other columns."""
     deterministic = {name for name, mechanism in model.mechanisms.items() if mechanism.deterministic}
     free = {name: rows for name, rows in values.items() if name not in deterministic}
-    _check_one_source(free, noise, [name for name in model.graph if name not in deterministic])
+    _check_one_source(free, noise, [name for name in model.graph if name not in deterministic], others)
 
     given = sources(free, noise if abduct else {name: rows[..., :0] for name, rows in free.items()})
     done = complete_rows(model, given, model.schema.empty(common_batch({**noise, **free})))
@@ -215,7 +224,7 @@ def complete_checked(
 
 def read_forced(model: Model, values: Any, rows: int) -> dict[str, Tensor]:
     """Reads values to which variables are forced, as rows of shape `(rows, value)`; a prediction cannot be forced."""
-    read = model.schema.read_values(values)
+    read = model.schema.read_values(values, strict=True)
     for name, each in read.items():
         if model.mechanisms[name].deterministic:
             raise DataError(f"do: {name!r} is a prediction from others, with no noise to imply. Force its causes.")
@@ -235,13 +244,16 @@ def check_laws(model: Model, done: Completed) -> None:
             _check_kept(done.x[name], variable.lower, variable.upper, where)
 
 
-def _check_one_source(values: Collection[str], noise: Collection[str], expected: Iterable[str]) -> None:
+def _check_one_source(
+    values: Collection[str], noise: Collection[str], expected: Iterable[str], others: Collection[str]
+) -> None:
     """Every variable is given by its value or by its noise, not by both and not by none."""
     for name in expected:
         if name in values and name in noise:
             raise DataError(f"Variable {name!r}: expected its value or its noise, got both. Leave out one.")
         if name not in values and name not in noise:
-            raise DataError(f"Variable {name!r}: expected its value or its noise, got neither. Give one.")
+            hint = hint_missing(name, others)
+            raise DataError(f"Variable {name!r}: expected its value or its noise, got neither. {hint}Give one.")
 
 
 def _check_kept(rows: Tensor, lower: float, upper: float, where: str) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_possible, check_rows, check_type, pick
-from deepbc.data.reading import columns_in
+from deepbc._validation import check_possible, check_rows, check_type, naming_rows, pick
+from deepbc.data.columns import index_of, left_out, select_columns
 from deepbc.data.variables import Family, Kind, Variable
 from deepbc.mechanisms import Mechanism
 from deepbc.numerics.kolmogorov_smirnov import ks_statistic
@@ -78,7 +78,8 @@ def fit_model(
 
     Args:
         declaration: What people said of the model.
-        table: A data frame, or a mapping from each variable to an array.
+        table: A table, of which columns that are no variables are left out, or a mapping from each variable to an
+            array.
         names: The variables to fit.
         known: Variables of which those that are not to be fitted stay as they are; none where all are new.
         plan: How to go about it.
@@ -86,12 +87,14 @@ def fit_model(
     Returns:
         All variables, the fitted mechanisms and the report.
     """
-    columns = columns_in(table, "data")
-    kinds = declaration.kinds(columns, known.variables)
-    chosen = {name: declaration.mechanism(name, kinds.get(name, Kind())) for name in names}
-    laws = {**declaration.mechanisms, **chosen}
-    reading = DataReader(replace(declaration, mechanisms=laws), known.variables, names, kinds)
-    variables, columns, read_in = reading.read(columns)
+    known_names = tuple(declaration.graph)
+    columns, others = select_columns(table, known_names, "data"), left_out(table, known_names, "data")
+    with naming_rows(index_of(table)):
+        kinds = declaration.kinds(columns, known.variables)
+        chosen = {name: declaration.mechanism(name, kinds.get(name, Kind())) for name in names}
+        laws = {**declaration.mechanisms, **chosen}
+        reading = DataReader(replace(declaration, mechanisms=laws), known.variables, names, kinds)
+        variables, columns, read_in = reading.read(columns, others)
 
     schema = replace(known, variables=variables, mechanisms=laws)
     rows = schema.place_data(read_in)

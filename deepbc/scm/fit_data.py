@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from deepbc._validation import check_contradiction, check_finite, check_names, check_table
+from deepbc.data.dates import check_no_date_text
 from deepbc.data.reading import read
 from deepbc.data.variables import OPEN, Family, Kind, Variable, flatten, unflatten
 from deepbc.errors import DataError
@@ -38,8 +39,14 @@ class DataReader:
     names: Collection[str]
     kinds: Mapping[str, Kind]
 
-    def read(self, data: Mapping[Any, Any]) -> tuple[dict[str, Variable], dict[str, Tensor], dict[str, Tensor]]:
+    def read(
+        self, data: Mapping[Any, Any], others: Collection[str] = ()
+    ) -> tuple[dict[str, Variable], dict[str, Tensor], dict[str, Tensor]]:
         """Reads the columns; that of a `Predictor` may be absent.
+
+        Args:
+            data: The columns by variable.
+            others: The names of the columns of a table that were left out.
 
         Returns:
             The variables, their columns as they came, codes for labels, and their rows.
@@ -50,7 +57,7 @@ class DataReader:
         levels = {name: kind.levels for name, kind in self.kinds.items() if kind.levels}
         columns = read(data, "data", tuple(graph), images, levels)
         unused = set(self.known) - {*self.names, *graph.ancestors(*self.names)}
-        check_names(columns, tuple(graph), "data", optional=deterministic | unused)
+        check_names(columns, tuple(graph), "data", optional=deterministic | unused, others=others)
         check_table({name: tuple(column.shape) for name, column in columns.items()})
 
         variables: dict[str, Variable] = {}
@@ -122,6 +129,8 @@ def _check_varies(rows: Tensor, where: str) -> None:
 
 def _check_level_counts(labels: Sequence[object], counts: Sequence[int], most: int, where: str) -> None:
     """Every level of a category has rows to learn from, and there are not as many levels as an index has."""
+    if len(labels) > most or min(counts) < 2:
+        check_no_date_text(labels, where)
     if len(labels) > most:
         raise DataError(
             f"{where}: expected at most {most} levels, got {len(labels)}, such as {labels[0]!r} and {labels[1]!r}. Is "

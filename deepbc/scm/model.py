@@ -53,7 +53,7 @@ class SCM:
             law that does is an error.
         types: Types by variable: `"real"`, `"integer"`, `"category"`, or the ordered levels of one, lowest first. One
             that is not named shows in the data: text, truth values and columns of two values are categories, and
-            columns of integers whole numbers.
+            columns of numbers that are all whole (3.0 is) whole numbers.
         constraints: What may not change in answers, by variable: `"fixed"`, `"up"`, `"down"`, a range such as
             `(18, None)`, or the labels that will do. A factual value is always allowed.
 
@@ -128,7 +128,8 @@ class SCM:
         r"""Learns the mechanisms from data. The model changes only once the whole fit has succeeded.
 
         Args:
-            data: A data frame, or a mapping from each variable to an array with shape `(rows, *shape)`.
+            data: A data frame (of pandas, polars or pyarrow; columns that the graph does not name are left out), or a
+                mapping from each variable to an array with shape `(rows, *shape)`.
             seed: Same seed, same machine, same data: same model.
             only: The variables to fit; the others stay as they are. None fits all.
             training: How to train, for all or by variable; by default each mechanism knows.

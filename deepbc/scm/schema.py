@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepbc._validation import check_count, check_finite, check_names, pick
+from deepbc._validation import check_count, check_finite, check_names, naming_rows, pick
 from deepbc.data.categories import Levels
+from deepbc.data.columns import index_of
 from deepbc.data.reading import read
 from deepbc.data.variables import Kind, Variable, common_batch, flatten, unflatten
 from deepbc.data.world import World
@@ -52,13 +53,19 @@ class Schema:
             names = ", ".join(map(repr, waiting))
             raise NotFittedError(f"The model has no fitted mechanism for {names}. Call scm.fit(data) first.")
 
-    def read_values(self, data: Any) -> dict[str, Tensor]:
-        """Reads and checks values by variable, as rows of shape `(*batch, value)`."""
+    def read_values(self, data: Any, *, strict: bool = False) -> dict[str, Tensor]:
+        """Reads and checks values by variable, as rows of shape `(*batch, value)`.
+
+        Args:
+            data: The values; those of a table may have other columns beside them.
+            strict: Whether a table may have none either.
+        """
         self.check_fitted()
         names = tuple(self.mechanisms)
-        columns = read({} if data is None else data, "values", names, self.images, self.levels)
-        check_names(columns, names, "values", optional=names)
-        rows = {name: self.variables[name].rows(columns[name], f"Variable {name!r}") for name in columns}
+        with naming_rows(index_of(data)):
+            columns = read({} if data is None else data, "values", names, self.images, self.levels, strict=strict)
+            check_names(columns, names, "values", optional=names)
+            rows = {name: self.variables[name].rows(columns[name], f"Variable {name!r}") for name in columns}
 
         return {name: self.place(each, name) for name, each in rows.items()}
 

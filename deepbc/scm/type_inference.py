@@ -1,7 +1,7 @@
 """What the values of each variable are, as people declared it or as a column shows, and the mechanism that suits them.
 
 What people name comes first: a type, or a mechanism. Otherwise labels, truth values and a number that has two values in
-all make a category, a column of integers holds whole numbers, and all else is real.
+all make a category, a column of numbers that are all whole holds whole numbers, and all else is real.
 """
 
 __all__ = ["Declaration", "default_mechanism", "infer_kind", "read_types"]
@@ -14,6 +14,7 @@ import numpy as np
 
 from deepbc._validation import check_levels, pick
 from deepbc.data.categories import Label, find_levels, list_items, words_in
+from deepbc.data.dates import check_no_date_text
 from deepbc.data.variables import Kind, Variable
 from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
@@ -22,6 +23,8 @@ from deepbc.mechanisms import Categorical, Flow, Integer, Mechanism
 REAL, INTEGER, CATEGORY = "real", "integer", "category"
 # Rows of a column of numbers that are looked at before all of them are.
 FEW = 1000
+# From here on all numbers of double precision are whole.
+LARGEST_WHOLE = 2**53
 
 Declared = str | tuple[Label, ...]
 
@@ -112,18 +115,32 @@ def infer_kind(
     if mechanism is not None and mechanism.domain == "integer":
         return Kind(whole=True)
     if mechanism is not None:
-        _check_words(words_in(column, where), mechanism, where)
+        words = words_in(column, where)
+        if words:
+            check_no_date_text(set(list_items(column, where).reshape(-1).tolist()), where)
+        _check_words(words, mechanism, where)
         return Kind()
     items = list_items(column, where)
     if words_in(column, where) or (not bounded and _two_valued(items)):
         return Kind(find_levels(column, where))
 
-    return Kind(whole=items.ndim == 1 and items.dtype.kind in "iu")
+    return Kind(whole=items.ndim == 1 and _all_whole(items))
 
 
 def default_mechanism(kind: Kind) -> Mechanism:
     """The mechanism of values of which people chose none."""
     return Categorical() if kind.levels else Integer() if kind.whole else Flow()
+
+
+def _all_whole(items: "np.ndarray[Any, Any]") -> bool:
+    """Whether numbers are all whole, and have few enough digits that this says something."""
+    if items.dtype.kind != "f":
+        return items.dtype.kind in "iu"
+    some = items[:FEW]
+    if not (some == np.round(some)).all():
+        return False
+
+    return bool(((items == np.round(items)) & (np.abs(items) < LARGEST_WHOLE)).all())
 
 
 def _two_valued(items: "np.ndarray[Any, Any]") -> bool:

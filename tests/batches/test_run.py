@@ -1,7 +1,10 @@
 """A question to every row of a table: all rows, each once, whatever happens on the way."""
 
+import re
+
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 from simulated_tables import draw_mixed
 
@@ -9,6 +12,7 @@ import deepbc as bc
 from deepbc.batches import run
 from deepbc.batches.request import Request
 from deepbc.batches.run import run_batch
+from deepbc.data.tables import write_table
 
 # age -> income; age, income -> amount
 GRAPH = bc.CausalGraph.parse("age -> income; age, income -> amount")
@@ -245,3 +249,99 @@ def test_what_cannot_be_is_said_before_any_work(model, tmp_path, monkeypatch):
         run_batch(model, tmp_path / "t.csv", WISHES, other)
     with pytest.raises(bc.StorageError, match="another batch"):
         run_batch(model, tmp_path / "t.csv", Request(("amount=8",)), other)
+
+
+TEXTS = ["a,b", 'say "x"', "two\nlines", "007", "NA", "", "ä;", " x ", "1e5", "r\rn", "crlf\r\nend", str(10**30)]
+
+
+def with_ids(rows: int = 24) -> pd.DataFrame:
+    table = loans(rows, seed=1)
+    return table.assign(person=(TEXTS * rows)[:rows], number=[2**62 + k for k in range(rows)])
+
+
+@pytest.mark.parametrize(("data", "out"), [("t.csv", "a.csv"), ("t.csv", "a.parquet"), ("t.parquet", "a.csv")])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ids_are_copied_as_they_are(model, tmp_path, data, out, workers):
+    table = with_ids().astype({"age": object})
+    table.loc[[3, 17], "age"] = None
+    write_table(table, tmp_path / data)
+    made = run_batch(
+        model, tmp_path / data, WISHES, tmp_path / out, ids=["person", "number"], rows=7, workers=workers, show=False
+    )
+    assert (made.rows, made.converged, made.bad) == (24, 22, 2)
+    plain = {"dtype": str, "keep_default_na": False, "lineterminator": "\n"}
+    came = pd.read_csv(tmp_path / out, **plain) if out.endswith("csv") else pd.read_parquet(tmp_path / out)
+    assert list(came)[:4] == ["person", "number", "row", "age"]
+    assert came["person"].fillna("").tolist() == table["person"].tolist()
+    assert [int(each) for each in came["number"]] == table["number"].tolist()
+    assert [int(each) for each in came["row"]] == list(range(24))
+
+
+def test_ids_of_any_type_stay_in_parquet(model, tmp_path):
+    rows = 12
+    table = loans(rows, seed=1).assign(
+        day=pd.date_range("2020-01-31", periods=rows, tz="UTC"),
+        count=pd.array([None, *[2**60 + k for k in range(rows - 1)]], dtype="Int64"),
+        kind=pd.Categorical(["x"] * 4 + ["y"] * 4 + ["z"] * 4),
+        truth=pd.array([True, None] * 6, dtype="boolean"),
+        raw=[b"\x00%d" % k for k in range(rows)],
+        nothing=[None] * 6 + ["late"] * 6,
+    )
+    ids = ["day", "count", "kind", "truth", "raw", "nothing"]
+    write_table(table, tmp_path / "t.parquet")
+    run_batch(model, tmp_path / "t.parquet", WISHES, tmp_path / "a.parquet", ids=ids, rows=4)
+    before, after = (pyarrow.parquet.read_table(tmp_path / f"{name}.parquet").select(ids) for name in "ta")
+    assert after.drop(["kind"]).to_pydict() == before.drop(["kind"]).to_pydict()
+    assert after["kind"].to_pylist() == before["kind"].to_pylist()
+    assert after.schema.field("day").type == before.schema.field("day").type
+
+
+@pytest.mark.parametrize(
+    ("ids", "error", "part"),
+    [
+        (["persn"], bc.UnknownNameError, "unknown name 'persn'. Did you mean 'person'"),
+        (["age"], bc.SettingError, "--id 'age': the answers have a column of that name"),
+        (["row"], bc.SettingError, "--id 'row': the answers have a column of that name"),
+        (["moved age"], bc.SettingError, "--id 'moved age': the answers have"),
+        (["person", "person"], bc.SettingError, "named twice"),
+    ],
+)
+def test_ids_that_cannot_be_are_said(model, tmp_path, ids, error, part):
+    write_table(with_ids().assign(row=1, **{"moved age": 2}), tmp_path / "t.csv")
+    with pytest.raises(error, match=re.escape(part)):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", ids=ids)
+    assert not list(tmp_path.glob("a.*"))
+
+
+def test_a_variable_called_row_leaves_its_name_taken(tmp_path):
+    table = loans(60)[["age", "income"]].rename(columns={"age": "row"}).assign(person="x")
+    scm = bc.SCM(bc.CausalGraph({"row": [], "income": ["row"]}), {"row": bc.Linear(), "income": bc.Linear()})
+    scm.fit(table, seed=0)
+    scm.save(tmp_path / "model")
+    write_table(table, tmp_path / "t.csv")
+    run_batch(tmp_path / "model", tmp_path / "t.csv", Request(("income=20",)), tmp_path / "a.csv", ids="person")
+    came = pd.read_csv(tmp_path / "a.csv")
+    assert list(came)[:3] == ["person", "answer row", "row"]
+    assert came["answer row"].tolist() == list(range(60))
+
+
+def test_a_run_that_goes_on_has_the_same_ids(model, tmp_path, monkeypatch):
+    write_table(with_ids(), tmp_path / "t.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "join_tables", lambda parts, path: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", ids=["number"], rows=7)
+    with pytest.raises(bc.StorageError, match="--id"):
+        run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", rows=7)
+    run_batch(model, tmp_path / "t.csv", WISHES, tmp_path / "a.csv", ids=["number"], rows=7)
+    assert pd.read_csv(tmp_path / "a.csv")["number"].tolist() == with_ids()["number"].tolist()
+
+
+def test_rows_have_the_numbers_of_the_file_whatever_its_index(model, tmp_path):
+    table = loans(10, seed=1).set_axis(range(50, 60))
+    table.loc[53, "age"] = np.nan
+    table.to_parquet(tmp_path / "t.parquet")
+    run_batch(model, tmp_path / "t.parquet", WISHES, tmp_path / "a.csv", rows=4)
+    came = pd.read_csv(tmp_path / "a.csv")
+    assert came["row"].tolist() == list(range(10))
+    assert came["status"].tolist().index("bad row") == 3

@@ -222,6 +222,44 @@ def test_a_row_is_that_of_the_file_whatever_others_hold(folder, tmp_path, comman
     assert "the first is row 5" in done.stderr
 
 
+def test_errors_after_dropped_rows_name_rows_of_the_file(folder, tmp_path, command):
+    table = table_of(folder)
+    table.loc[:9, "income"], table.loc[20, "amount"] = np.nan, -1.0
+    table.set_axis(range(1000, 1400)).to_parquet(tmp_path / "gaps.parquet")
+    graph = ["--graph", "age, income -> amount", "--bounds", "amount=0,"]
+    done = command("fit", tmp_path / "gaps.parquet", *graph, "--drop-missing", "--out", tmp_path / "model")
+    assert done.returncode == 2
+    assert "got [-1.0] in row 20." in done.stderr
+    done = command("check", folder / "model", tmp_path / "gaps.parquet", "--drop-missing")
+    assert done.returncode == 2
+    assert "in row 20." in done.stderr
+    ask = ["ask", folder / "model", tmp_path / "gaps.parquet", "--if", "amount=9"]
+    assert "in row 20." in command(*ask, "--row", 12, "--row", 20).stderr
+    assert "the first is row 4." in command(*ask, "--row", 12, "--row", 4).stderr
+
+
+def test_dates_are_refused_with_a_remedy(folder, tmp_path, command):
+    days = pd.date_range("2020-01-31", periods=400)
+    for name, column in {"day.csv": days.strftime("%Y-%m-%d"), "day.parquet": days}.items():
+        table = table_of(folder).assign(day=column)
+        table.to_csv(tmp_path / name, index=False) if name == "day.csv" else table.to_parquet(tmp_path / name)
+        done = command("fit", tmp_path / name, "--graph", "day -> amount", "--out", tmp_path / "model")
+        assert done.returncode == 2
+        assert "got dates such as 2020-01-31" in done.stderr
+        assert "the days since a day" in " ".join(done.stderr.split())
+
+
+def test_a_batch_copies_ids(folder, tmp_path, command):
+    words = ["batch", folder / "model", folder / "data.csv", "--if", "amount=9", "--out", tmp_path / "a.csv"]
+    done = command(*words, "--id", "nam")
+    assert done.returncode == 2
+    assert "Did you mean 'name'?" in done.stderr
+    assert command(*words, "--id", "name").returncode == 0
+    came = pd.read_csv(tmp_path / "a.csv")
+    assert list(came)[:2] == ["name", "row"]
+    assert came["name"].tolist() == [f"n{k}" for k in range(400)]
+
+
 def test_another_sign_between_cells_is_told(folder, tmp_path, command):
     (tmp_path / "semi.csv").write_text("age;income\n1;2\n")
     done = command("fit", tmp_path / "semi.csv", "--graph", "age -> income", "--out", tmp_path / "new")

@@ -77,7 +77,6 @@ ODD = {
     "a cap": (lambda draw, x: x.clip(max=6.0), "are exactly 6, its largest value"),
     "a value in between": (lambda draw, x: np.where(draw.random(ROWS) < 0.1, 5.5, x), "are exactly 5.5, where"),
     "few values": (lambda draw, x: draw.choice([0.5, 1.0, 1.5, 2.5], ROWS), "only 4 different values"),
-    "whole numbers as decimals": (lambda draw, x: draw.poisson(3, ROWS).astype(float), "types={'y': 'integer'}"),
     "many levels": (lambda draw, x: np.array([f"l{k}" for k in draw.integers(0, 60, ROWS)]), "has 6?[05][0-9]? levels"),
     "rare levels": (
         lambda draw, x: np.array(["a"] * 200 + ["b"] * 194 + ["c"] * 4 + ["d"] * 2),
@@ -93,6 +92,13 @@ def test_odd_columns_are_warned_of(case):
     assert columns["x"].warnings == ()
     assert re.search(part, columns["y"].warnings[0])
     assert columns["y"].warnings[0].startswith("Variable 'y': ")
+
+
+def test_whole_numbers_under_a_law_of_any_numbers_are_warned_of():
+    data = table(y=lambda draw, x: draw.poisson(3, ROWS).astype(float))
+    scm, seen = bc.SCM(bc.CausalGraph({"y": []}), {"y": bc.Linear()}), {}
+    scm.fit(data[["y"]], on_columns=seen.update, progress=False)
+    assert "types={'y': 'integer'}" in seen["y"].warnings[0]
 
 
 def test_levels_by_other_names_are_the_same():

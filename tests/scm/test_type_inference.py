@@ -52,7 +52,18 @@ def test_chosen_mechanism_says_what_it_is_of():
 
 
 def test_two_values_inside_bounds_are_numbers():
-    assert infer(np.array([0.0, 1.0, 0.0]), bounded=True) == Kind()
+    assert infer(np.array([0.0, 0.5, 0.0]), bounded=True) == Kind()
+    assert infer(np.array([0.0, 1.0, 0.0]), bounded=True) == Kind(whole=True)
+
+
+@pytest.mark.parametrize("column", [[1, 2, 3], np.array([1.0, 2.0, 3.0]), [1.0, 2, -3.0]])
+def test_whole_floats_are_whole_numbers(column):
+    assert infer(column) == Kind(whole=True)
+
+
+@pytest.mark.parametrize("column", [[1.0, 2.0, 3.5], [1e300, 2e300, 3e300], [1.0, np.nan, 3.0]])
+def test_other_floats_are_not(column):
+    assert infer(np.array(column)) == Kind()
 
 
 def test_unknown_type_is_refused():

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from deepbc._validation import check_between, check_names, check_possible
+from deepbc.data.columns import left_out
 from deepbc.data.variables import common_batch
 from deepbc.errors import DataError
 from deepbc.evaluation.check.claims import SAMPLES, claims_of, prepared
@@ -74,7 +75,8 @@ def check(
     Args:
         scm: The fitted model.
         data: Values of every variable (a `Predictor`'s may be left out), at least 20 rows, each drawn on its own. Of
-            more than 5,000 rows so many are drawn, which see all that is not negligible.
+            more than 5,000 rows so many are drawn, which see all that is not negligible. Other columns of a data frame
+            are left out.
         seed: Same seed, same data: same report.
         level: The probability with which a right model may be found to be off.
         confounded: Pairs of variables with a common cause that is not in the graph, `a <-> b`. What dependence it
@@ -95,7 +97,7 @@ def check(
     setting = Setting.read(scm.graph, confounded, antecedent)
     given = scm.schema.read_values(data)
     followed = [name for name, mechanism in scm.mechanisms.items() if mechanism.deterministic]
-    check_names(given, tuple(scm.graph), "check data", optional=followed)
+    check_names(given, tuple(scm.graph), "check data", followed, left_out(data, tuple(scm.graph), "check data"))
     batch = common_batch(given)
     if batch.numel() < ENOUGH:
         raise DataError(
