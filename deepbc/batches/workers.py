@@ -49,7 +49,8 @@ def side_by_side(function: Callable[..., Result], workers: int) -> Iterator[Run[
         function: What is done; only its arguments and results are sent between processes.
         workers: How many processes there are; with one, all is done in this one.
     """
-    if workers == 1 or not FORKS:
+    # A process of a pool may begin none of its own.
+    if workers == 1 or not FORKS or multiprocessing.current_process().daemon:
         yield lambda arguments: (function(*each) for each in arguments)
         return
 

@@ -97,7 +97,7 @@ class _Wedges:
         old, new = self.old, self.new
         places, weights = _legendre(OUTER, old.means.dtype, old.means.device)
         start = old.offset - _own(old, old.means)
-        peak = old._peak() - _own(old, old.means)
+        peak = old.peak() - _own(old, old.means)
         start, end = torch.maximum(start, peak - REACH), torch.maximum(start, peak) + REACH
         middle = (old.offset - _own(old, new.means)).clamp(min=start, max=end)
         ends = ((start, torch.where(self.same, start, middle)), (torch.where(new.base, end, middle), end))

@@ -244,7 +244,7 @@ class Wedge(Region):
         return product - 0.5 * (t - own).square() - LOG_SQRT_2PI
 
     @torch.no_grad()
-    def _peak(self) -> Tensor:
+    def peak(self) -> Tensor:
         """Where the integrand is highest above the offset, with shape `(*batch, 1)`; found by halving."""
         own = self._own(self.means)
         low = own.clamp_min(self.offset)
@@ -260,7 +260,7 @@ class Wedge(Region):
     def _integrand(self) -> tuple[Tensor, Tensor]:
         """The nodes of the integral and the logarithm of integrand and weight, both `(*batch, nodes)`."""
         places, weights = _legendre(self.means.dtype, self.means.device)
-        peak = self._peak()
+        peak = self.peak()
         left = (peak - self.offset).clamp(min=1e-12, max=REACH)
         t = torch.cat([peak - left * places, peak + REACH * places], dim=-1)
         weight = torch.cat([left.log() + weights, torch.full_like(left, REACH).log() + weights], dim=-1)
@@ -269,7 +269,7 @@ class Wedge(Region):
 
     def _draw_height(self, uniform: Tensor) -> Tensor:
         """Draws t by the table of its distribution, with shape `(*batch, 1)`."""
-        peak = self._peak()
+        peak = self.peak()
         start = (peak - REACH).clamp_min(self.offset + NOISE_MARGIN)
         steps = torch.linspace(0.0, 1.0, STEPS + 1, dtype=peak.dtype, device=peak.device)
         t = start + (peak + REACH - start) * steps

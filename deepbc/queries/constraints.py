@@ -99,25 +99,28 @@ def _limit(variable: Variable, x: Tensor, constraint: Constraint) -> Asked:
         there = torch.zeros(len(variable.levels), dtype=torch.bool, device=x.device)
         there[codes] = True
         return _also_factual(Asked.one_of(there.expand(len(x), -1), x), variable, x)
-    if (
-        variable.shape
-        or len(constraint) != 2
-        or not all(each is None or isinstance(each, NUMBERS) for each in constraint)
-    ):
+
+    return _range(x, *_ends(variable, constraint, where))
+
+
+def _ends(variable: Variable, constraint: tuple[Any, ...], where: str) -> tuple[float, float]:
+    """The ends of a range of numbers, infinite where open, and whole where the numbers are."""
+    numbers = all(each is None or isinstance(each, NUMBERS) for each in constraint)
+    if variable.shape or len(constraint) != 2 or not numbers:
         raise SettingError(
             f"{where}: expected the two ends of a range of numbers such as (18, None), got {constraint!r}."
         )
-    low, high = (
-        math.inf * sign if each is None else float(each) for sign, each in zip((-1, 1), constraint, strict=True)
-    )
+    low = -math.inf if constraint[0] is None else float(constraint[0])
+    high = math.inf if constraint[1] is None else float(constraint[1])
     if variable.whole:
-        low, high = (math.ceil(low) if math.isfinite(low) else low), (math.floor(high) if math.isfinite(high) else high)
+        low = math.ceil(low) if math.isfinite(low) else low
+        high = math.floor(high) if math.isfinite(high) else high
     if low > high:
         raise SettingError(
             f"{where}: expected a lower end that is not above the upper one, got {constraint!r}. Swap them."
         )
 
-    return _range(x, low, high)
+    return low, high
 
 
 def _range(x: Tensor, low: float, high: float) -> Asked:

@@ -1,5 +1,6 @@
 """Parts of work side by side: in order, with the errors they raise, and no process left behind."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ needs_forks = pytest.mark.skipif(not FORKS, reason="parts are done one by one wh
 
 
 def wait_and_square(number: int) -> tuple[int, int]:
+    # Later parts end before earlier ones.
     time.sleep(0.02 * (number % 3))
     if number == 13:
         raise bc.DataError("13 is a bad number")
@@ -57,9 +59,19 @@ def test_a_process_that_is_killed_is_an_error_that_says_what_to_do():
 
 
 def wait_and_die(number: int) -> None:
-    time.sleep(0.02)
     if number == 4:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def squares_of_ten() -> list[int]:
+    with side_by_side(wait_and_square, 2) as run:
+        return [square for square, _ in run((number,) for number in range(10))]
+
+
+@needs_forks
+def test_a_process_of_a_pool_does_the_parts_itself():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(squares_of_ten) == [number**2 for number in range(10)]
 
 
 @needs_forks

@@ -202,7 +202,7 @@ DATES = {
 @pytest.mark.parametrize("case", DATES)
 def test_dates_are_refused_with_a_remedy(scm, case, form):
     if case == "periods" and "arrow" in form:
-        pytest.skip("there are none")
+        pytest.skip("Arrow has no periods")
     table = TABLE.assign(age=pd.Series([DATES[case]] * len(TABLE), index=TABLE.index))
     table = table.astype({"age": "category"}) if form == "category" else table
     table = table if form in ("plain", "category") else FORMS[form](table)
