@@ -75,6 +75,7 @@ class Drawing:
         held: Which rows hold what was asked, with shape `(rows,)`.
         caption: What stands above it all.
         spread: The standard deviation in the data of each number of which it is known, with shape `(components,)`.
+        whole: The variables whose values are whole numbers.
     """
 
     graph: CausalGraph
@@ -86,6 +87,7 @@ class Drawing:
     held: Tensor
     caption: str
     spread: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    whole: Collection[str] = ()
 
 
 def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
@@ -224,6 +226,8 @@ def _draw_change(axes: Axes, drawing: Drawing, name: str) -> None:
         axes.plot([1] * lines.shape[1], lines[1], mark, color=GREEN, ms=4)
     if pairs.shape[1] == 1 and name not in drawing.labels:
         _span_spread(axes.set_ylim, drawing.spread.get(name, ()), pairs[:, 0])
+    if name in drawing.whole:
+        axes.locator_params(axis="y", integer=True)
     title = short(name) + ("" if components == 1 else f" ({components} components)")
     entitle(axes, f"{title} *" if name in drawing.asked else title)
     axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)
