@@ -127,8 +127,8 @@ STUDIES: Mapping[str, Study] = {
             action={"weight": 2_200},
             constraints={"origin": "fixed", "model_year": "fixed"},
             bounds=dict.fromkeys(("displacement", "weight", "horsepower", "acceleration", "mpg"), (0, None)),
-            # Pounds are whole numbers only because somebody rounded them, and there are thousands.
-            types={"weight": "real"},
+            # Pounds and cubic inches are whole numbers only because somebody rounded them, and not all of them.
+            types={"weight": "real", "displacement": "real"},
         ),
         Study(
             "titanic",
@@ -137,7 +137,8 @@ STUDIES: Mapping[str, Study] = {
             outcome={"survived": True},
             action={"sex": "female"},
             constraints={"age": "fixed", "sex": "fixed"},
-            bounds={"age": (0, None), "sibsp": (0, None), "parch": (0, None)},
+            # Some travelled for nothing, and a law of numbers never attains its bound.
+            bounds={"age": (0, None), "sibsp": (0, None), "parch": (0, None), "fare": (-1, None)},
         ),
     )
 }

@@ -52,8 +52,8 @@ class Config:
         seed: Where all random numbers come from.
     """
 
-    rows: int = 8_000
-    questions: int = 250
+    rows: int = 5_000
+    questions: int = 200
     epochs: int = 500
     simulated: bool = False
     seed: int = 0
