@@ -183,3 +183,10 @@ def test_axes_of_whole_numbers_have_no_halves():
     low, high = figure.axes[1].get_ylim()
     ticks = [tick for tick in figure.axes[1].get_yticks() if low <= tick <= high]
     assert ticks == [2, 3, 4]
+    drawn = bc.backtrack_samples(scm, {"grade": 1.0, "visits": 2}, {"grade": 2.0}, samples=200, seed=0)
+    bars = drawn.plot().axes[1].patches
+    values = drawn.values["visits"].numpy()
+    edges = [bar.get_x() for bar in bars]
+    assert np.allclose(np.diff(edges), 1)
+    assert edges[0] == values.min() - 0.5
+    assert [bar.get_height() for bar in bars] == [(values == edge + 0.5).sum() for edge in edges]
