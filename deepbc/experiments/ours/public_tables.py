@@ -80,7 +80,7 @@ def _table(study: Study, config: Config) -> tuple[pandas.DataFrame, str]:
     table = table[list(study.graph)].sample(min(config.rows, len(table)), random_state=config.seed)
     for name in table.select_dtypes(exclude="number"):
         common = table[name].map(table[name].value_counts()).astype(int) >= RARE
-        table = table[common]
+        table = table[common].copy()
         if isinstance(table[name].dtype, pandas.CategoricalDtype):
             table[name] = table[name].cat.remove_unused_categories()
 
