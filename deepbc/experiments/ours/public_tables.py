@@ -53,10 +53,10 @@ class Config:
         seed: Where all random numbers come from.
     """
 
-    rows: int = 5_000
+    rows: int = 1_000
     questions: int = 200
-    lifted: int = 20
-    epochs: int = 500
+    lifted: int = 10
+    epochs: int = 100
     simulated: bool = False
     seed: int = 0
 
