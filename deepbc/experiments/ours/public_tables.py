@@ -241,7 +241,7 @@ def render(rows: pandas.DataFrame) -> Figure:
     words = ("converged,", "distance,", "certainty,", "unseen,")
     heads = ["rows", *(f"{word}\n{kind.split()[0]}" for kind in (WITHIN, WITHOUT) for word in words)]
     heads += ["beyond\nlimits", "outcome,\nforced", "fit\n(CPU s)", "check"]
-    title = "Answers within the limits of what cannot change, and without them"
+    title = "Answers within the limits of what cannot change; and without them, for the first rows"
     shown = cells(title, table, "table", forms, heads)
     bars = [_bars(name, rows) for name in lines.index]
 
