@@ -28,6 +28,8 @@ ANY_VALUE, PLAIN_VALUE = r"(.*\S)", r"([^<>=]+?)"
 CONDITION = re.compile(rf"{LOWER}([^<>=]+?)\s*{SIGN}\s*{PLAIN_VALUE}\s*")
 IN_QUOTES = re.compile(rf"{LOWER}({QUOTED})\s*{SIGN}\s*{ANY_VALUE}\s*", re.DOTALL)
 NAMED = re.compile(rf"\s*({QUOTED})\s*=")
+# The word that lifts a constraint of the model; a label of that name is a label.
+LIFTED = "free"
 
 
 # What a condition asks for.
@@ -163,19 +165,23 @@ def parse_bounds(texts: Iterable[str], names: Sequence[str]) -> dict[str, tuple[
 
 def parse_constraints(
     texts: Iterable[str], names: Sequence[str], labelled: Mapping[str, Levels]
-) -> dict[str, Constraint]:
-    """Reads constraints such as `sex=fixed`, `age=up`, `bmi=18,40`, `age=18,` or `job=clerk|cook`."""
-    read: dict[str, Constraint] = {}
+) -> dict[str, Constraint | None]:
+    """Reads constraints such as `sex=fixed`, `age=up`, `bmi=18,40`, `age=18,` or `job=clerk|cook`; `sex=free` lifts."""
+    read: dict[str, Constraint | None] = {}
     for name, value in _pairs(texts, names, "constraint", "age=up"):
         word, where = value.strip(), f"constraint on {name!r}"
         if word in WORDS:
             read[name] = word
+        elif word == LIFTED and not (name in labelled and LIFTED in labelled[name].items):
+            read[name] = None
         elif name in labelled:
             read[name] = tuple(each.strip() for each in word.split("|"))
         elif word.count(",") == 1:
             read[name] = tuple(_number(end, where) if end.strip() else None for end in word.split(","))
         else:
-            raise SettingError(f"{where}: expected 'fixed', 'up', 'down' or two ends such as '18,40', got {word!r}.")
+            raise SettingError(
+                f"{where}: expected 'fixed', 'up', 'down', 'free' or two ends such as '18,40', got {word!r}."
+            )
 
     return read
 

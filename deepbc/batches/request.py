@@ -74,7 +74,7 @@ def ask(scm: SCM, rows: pandas.DataFrame, request: Request) -> Counterfactual:
         return intervene(scm, rows, asked)
 
     settings: dict[str, Any] = {"distance": Squared(parse_weights(request.weights, names))}
-    limits: dict[str, Constraint] = dict.fromkeys(
+    limits: dict[str, Constraint | None] = dict.fromkeys(
         parse_scope(request.fixed, names, "fix") if request.fixed else (), FIXED
     )
     limits |= parse_constraints(request.constraints, names, scm.schema.levels)

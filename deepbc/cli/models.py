@@ -40,7 +40,7 @@ Weights = Annotated[list[str] | None, typer.Option(help="What moving a noise cos
 Fixed = Annotated[str | None, typer.Option("--fix", help="What may not change: 'a,b'.")]
 Constraints = Annotated[
     list[str] | None,
-    typer.Option("--constraint", help="How it may change: 'a=up', 'a=down', 'a=18,40', 'b=word|other'."),
+    typer.Option("--constraint", help="How it may change: 'a=up', 'a=down', 'a=18,40', 'b=word|other', 'a=free'."),
 ]
 Inside = Annotated[str | None, typer.Option(help="'seen' keeps numbers inside what the fit saw.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows that have gaps or words.")]

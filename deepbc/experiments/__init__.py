@@ -23,6 +23,7 @@ NAMES = {
     "face-quality": "ours.face_quality",
     "table-1": "paper.table_1",
     "truth-faces": "ours.truth_faces",
+    "public-tables": "ours.public_tables",
 }
 
 

@@ -75,6 +75,7 @@ class Drawing:
         held: Which rows hold what was asked, with shape `(rows,)`.
         caption: What stands above it all.
         spread: The standard deviation in the data of each number of which it is known, with shape `(components,)`.
+        whole: The variables whose values are whole numbers.
     """
 
     graph: CausalGraph
@@ -86,6 +87,7 @@ class Drawing:
     held: Tensor
     caption: str
     spread: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    whole: Collection[str] = ()
 
 
 def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
@@ -112,6 +114,8 @@ def plot_counterfactual(drawing: Drawing, path: Path | None) -> Figure:
     axes = lower.add_subplot(grid[1])
     draw_graph(axes, drawing.graph, layers, colours, drawing.asked)
     entitle(axes, "who carried it (ring: asked)")
+    # Arrows that bend around a wide graph may reach its title.
+    axes.title.set(bbox={"color": "white", "alpha": 0.8, "lw": 0, "pad": 1.0}, zorder=5)
 
     return written(figure, path)
 
@@ -143,7 +147,7 @@ def plot_samples(drawing: Drawing, path: Path | None) -> Figure:
         if name in drawing.labels:
             _draw_shares(axes, points, drawn, drawing.labels[name])
         elif len(points) == 1:
-            _draw_histogram(axes, points[0].item(), drawn[:, 0])
+            _draw_histogram(axes, points[0].item(), drawn[:, 0], whole=name in drawing.whole)
             _span_spread(axes.set_xlim, drawing.spread.get(name, ()), torch.cat([points, drawn[:, 0]])[:, None])
         elif len(points):
             _draw_boxes(axes, points, drawn)
@@ -151,16 +155,26 @@ def plot_samples(drawing: Drawing, path: Path | None) -> Figure:
     return written(figure, path)
 
 
-def _draw_histogram(axes: Axes, point: float, drawn: Tensor) -> None:
-    """Draws the samples of one number, or a line where all are the same."""
+def _draw_histogram(axes: Axes, point: float, drawn: Tensor, *, whole: bool) -> None:
+    """Draws the samples of one number, or a line where all are the same; bins of whole numbers have as many each."""
     finite = drawn[drawn.isfinite()]
     if len(finite) and finite.max() - finite.min() > 1e-9 * (1 + finite.abs().max()):
-        axes.hist(finite.numpy(), bins=min(40, 5 + int(len(finite) ** 0.5)), color=GREEN, alpha=0.6, lw=0)
+        most = min(40, 5 + int(len(finite) ** 0.5))
+        bins = _whole_bins(finite.min().item(), finite.max().item(), most) if whole else most
+        axes.hist(finite.numpy(), bins=bins, color=GREEN, alpha=0.6, lw=0)
     elif len(finite):
         axes.axvline(finite[0].item(), color=GREEN, lw=2)
     axes.axvline(point, color=RED, lw=1, ls="--")
     axes.set_yticks([])
-    axes.set_xlabel("samples, and the factual value (red)", fontsize=7)
+    axes.set_xlabel("samples (red: factual)", fontsize=7)
+
+
+def _whole_bins(low: float, high: float, most: int) -> list[float]:
+    """The ends of at most so many bins, each around as many whole numbers."""
+    count = round(high - low) + 1
+    width = math.ceil(count / most)
+
+    return [low - 0.5 + k * width for k in range(math.ceil(count / width) + 1)]
 
 
 def _draw_boxes(axes: Axes, points: Tensor, drawn: Tensor) -> None:
@@ -187,7 +201,7 @@ def _draw_shares(axes: Axes, points: Tensor, drawn: Tensor, labels: Sequence[str
         axes.barh(codes, shares[:, 0].tolist(), 0.6, color=GREEN, alpha=0.6)
         axes.plot([0.0], points, "o", color=RED, ms=5, clip_on=False)
         axes.set_xlim(0, 1)
-        axes.set_xlabel("share of the samples, and the factual label (red)", fontsize=7)
+        axes.set_xlabel("share of samples (red: factual)", fontsize=7)
         return
 
     rows = torch.arange(len(points)).expand_as(shares)
@@ -224,6 +238,8 @@ def _draw_change(axes: Axes, drawing: Drawing, name: str) -> None:
         axes.plot([1] * lines.shape[1], lines[1], mark, color=GREEN, ms=4)
     if pairs.shape[1] == 1 and name not in drawing.labels:
         _span_spread(axes.set_ylim, drawing.spread.get(name, ()), pairs[:, 0])
+    if name in drawing.whole:
+        axes.locator_params(axis="y", integer=True)
     title = short(name) + ("" if components == 1 else f" ({components} components)")
     entitle(axes, f"{title} *" if name in drawing.asked else title)
     axes.set_xticks([0, 1], ["factual", "counter-\nfactual"], fontsize=8)

@@ -1,6 +1,6 @@
-"""Figures of several panels, in the paper's colours: dots on a density, lines, boxes, pictures and tables."""
+"""Figures of several panels, in the paper's colours: dots on a density, lines, boxes, bars, pictures and tables."""
 
-__all__ = ["Boxes", "Cells", "Lines", "Panel", "Pictures", "Scatter", "plot_panels"]
+__all__ = ["Bars", "Boxes", "Cells", "Lines", "Panel", "Pictures", "Scatter", "plot_panels"]
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -110,6 +110,26 @@ class Boxes(Panel):
             axes.plot([], [], color=colour, lw=1.8, label=label)
         if self.line:
             axes.axhline(self.line[1], color=RED, lw=1, ls="--", label=self.line[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Bars(Panel):
+    """Shares from 0 to 1 as bars that lie one below the other.
+
+    Args:
+        shares: What stands left of each bar, and how long it is; from above.
+    """
+
+    shares: Mapping[str, float]
+
+    def draw(self, axes: Axes) -> None:
+        places = range(len(self.shares))
+        axes.barh(places, list(self.shares.values()), color=BLUE, height=0.7)
+        axes.set_yticks(places, list(self.shares))
+        for label in axes.get_yticklabels():
+            label.set_parse_math(False)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
 
 
 @dataclass(frozen=True, slots=True)

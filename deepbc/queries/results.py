@@ -15,6 +15,7 @@ from torch import Tensor
 from deepbc.data.categories import Levels
 from deepbc.data.frames import frame
 from deepbc.data.variables import Variable
+from deepbc.data.wording import write_label
 from deepbc.data.world import World
 from deepbc.graph import CausalGraph
 from deepbc.plots import Drawing, plot_counterfactual, plot_samples
@@ -169,12 +170,13 @@ class Counterfactual:
             graph=self.graph,
             before=before,
             after={name: each.reshape(*samples, *before[name].shape) for name, each in self._numbers("after")},
-            labels={name: [str(item) for item in each.items] for name, each in self._levels().items()},
+            labels={name: [write_label(item) for item in each.items] for name, each in self._levels().items()},
             moved={name: each.reshape(*samples, rows) for name, each in self.moved.items()},
             asked=tuple(self.antecedent),
             held=torch.from_numpy(np.asarray(np.asarray(self.status).reshape(rows) == "converged", dtype=bool)),
             caption=f"{self.batch[0]:,} samples, {caption}" if self.diagnostics else caption,
             spread={name: each.sd for name, each in self.variables.items() if not each.levels and len(each.shape) < 2},
+            whole=[name for name, each in self.variables.items() if each.whole],
         )
 
         return plot_samples(drawing, path) if self.diagnostics else plot_counterfactual(drawing, path)

@@ -1,5 +1,5 @@
 """Ready models for data sets."""
 
-__all__ = ["faces", "morphomnist"]
+__all__ = ["faces", "morphomnist", "tables"]
 
-from deepbc.recipes import faces, morphomnist
+from deepbc.recipes import faces, morphomnist, tables

@@ -90,8 +90,18 @@ def test_constraints_are_words_ranges_or_labels():
         "p44/42": (1.0, 2.5),
         "job": ("clerk", "cook"),
     }
-    with pytest.raises(bc.SettingError, match="expected 'fixed', 'up', 'down'"):
+    with pytest.raises(bc.SettingError, match="expected 'fixed', 'up', 'down', 'free'"):
         parse_constraints(["age=upward"], NAMES, {})
+
+
+def test_free_lifts_a_constraint_unless_it_is_a_label():
+    levels = {"housing": Levels(("free", "own")), "job": Levels(("clerk", "cook"))}
+    texts = ["age=free", "job=free", "housing=free"]
+    assert parse_constraints(texts, ["age", "job", "housing"], levels) == {
+        "age": None,
+        "job": None,
+        "housing": ("free",),
+    }
 
 
 def test_weights_of_names_that_hold_the_sign_are_read():

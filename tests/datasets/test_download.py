@@ -1,12 +1,11 @@
 import hashlib
-import http.server
 import os
 import socket
 import sys
-import threading
 from pathlib import Path
 
 import pytest
+from file_server import serve
 
 from deepbc.datasets import download
 from deepbc.datasets.download import Source, cache_folder, fetch, read_bytes
@@ -17,33 +16,13 @@ CONTENT = {"a.bin": bytes(range(256)) * 40, "b.csv": b"index,x\n0,1\n"}
 SUMS = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT.items()}
 
 
-class Pages(http.server.BaseHTTPRequestHandler):
-    """Serves the content of its server and keeps the paths that were asked for."""
-
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        body = self.server.content.get(self.path.removeprefix("/set/"))
-        self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(body or b"") + self.server.withheld))
-        self.end_headers()
-        self.wfile.write(body or b"")
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def server(monkeypatch):
     """A server on this machine, tried once a file."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(download, "RETRIES", 0)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as serving:
-        serving.content, serving.asked, serving.withheld = dict(CONTENT), [], 0
-        thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serve(CONTENT) as serving:
         yield serving
-        serving.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def alike(rows):
 
 # Experiments on other data than Morpho-MNIST.
 FACES = ("figure-6", "figure-7", "figure-8", "figure-12", "face-quality", "table-1", "truth-faces")
-SOURCES = {"truth-digits": "digits", **dict.fromkeys(FACES, "faces")}
+SOURCES = {"truth-digits": "digits", "public-tables": "simulated", **dict.fromkeys(FACES, "faces")}
 SWAPPED = {"backtracking": "interventional", "interventional": "backtracking"}
 # For each finding, in order, rows that make it false.
 SPOILT = {
@@ -155,6 +155,17 @@ SPOILT = {
         put("error", 0.2, kind="all noises", method="DeepBC"),
         put("image error", 0.0, kind="all noises", method="tabular explanation"),
         put("image error", 0.0, kind="two noises", method="deep explanation"),
+    ],
+    "public-tables": [
+        put("status", "not converged", kind="within limits"),
+        put("status", "infeasible", kind="without limits"),
+        put("outcome", False, kind="within limits", table="adult"),
+        put("beyond limits", True, kind="within limits", table="titanic"),
+        put("distance", lambda d: 0.5 * d - 1e-3, kind="within limits"),
+        put("certainty", 0.9, kind="within limits", table="mpg"),
+        put("unseen", True, table="compas", kind="within limits"),
+        put("other than caused", True, kind="intervention", table="insurance"),
+        put("grade", "strong", kind="table", table="law_school"),
     ],
     "image-quality": [
         put("null error", 0.1, label="ours, with residual"),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepbc.plots import Boxes, Cells, Lines, Pictures, Scatter, plot_panels
+from deepbc.plots import Bars, Boxes, Cells, Lines, Pictures, Scatter, plot_panels
 
 NAMES = ("thickness", "intensity")
 
@@ -72,3 +72,11 @@ def test_a_table_has_its_cells():
     table = axes.tables[0]
     assert table[0, 1].get_text().get_text() == "error"
     assert table[2, 0].get_text().get_text() == "Adam"
+
+
+def test_bars_lie_in_the_given_order_from_above():
+    axes = plot_panels([[Bars("a", ("share", ""), {"$smoker$": 0.75, "age": 0.25})]]).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["$smoker$", "age"]
+    assert [bar.get_width() for bar in axes.patches] == [0.75, 0.25]
+    assert axes.yaxis_inverted()
+    assert axes.get_xlim() == (0, 1)

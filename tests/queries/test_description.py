@@ -232,6 +232,10 @@ SENTENCES = {
         "to 39 in 90 %, instead of 24; age is 44 in the middle and 40 to 44 in 90 %, instead of 41; grade is "
         "middle in 80 % and low in 20 %, instead of low; job stays at baker.",
     ),
+    "samples that hardly vary": (
+        made({"age": (41, [41] * 199 + [43] * 2)}, {"age": bc.at_least(number(30))}, {}, samples=201),
+        "Had age been at least 30 (it is 41), then over 201 worlds drawn age stays at 41 in 90 %.",
+    ),
     "no rows": (
         made({"age": ([], [])}, {"age": torch.zeros(0)}, {}, np.array([], dtype=object)),
         "No row was asked about.",

@@ -167,3 +167,26 @@ def test_status_is_its_word_and_survives_a_copy():
 def test_likelihood_of_a_report_leaves_out_what_has_no_density():
     fits = [VariableFit(name, "real", "Linear", nll, 10, {}, 0.0, ()) for name, nll in (("a", 1.5), ("b", math.nan))]
     assert bc.FitReport(tuple(fits)).nll == 1.5
+
+
+def test_axes_of_whole_numbers_have_no_halves():
+    stream = np.random.default_rng(0)
+    grade = stream.integers(1, 4, size=200).astype(float)
+    visits = stream.integers(0, 3, size=200) + grade
+    graph = bc.CausalGraph.parse("grade -> visits")
+    scm = bc.SCM(graph, {"visits": bc.Integer(bc.Linear())}, types={"grade": [1.0, 2.0, 3.0]})
+    scm.fit({"grade": grade, "visits": visits})
+
+    figure = bc.backtrack(scm, {"grade": [1.0, 2.0], "visits": [2, 3]}, {"visits": 4}).plot()
+
+    assert [each.get_text() for each in figure.axes[0].get_yticklabels()] == ["1", "2", "3"]
+    low, high = figure.axes[1].get_ylim()
+    ticks = [tick for tick in figure.axes[1].get_yticks() if low <= tick <= high]
+    assert ticks == [2, 3, 4]
+    drawn = bc.backtrack_samples(scm, {"grade": 1.0, "visits": 2}, {"grade": 2.0}, samples=200, seed=0)
+    bars = drawn.plot().axes[1].patches
+    values = drawn.values["visits"].numpy()
+    edges = [bar.get_x() for bar in bars]
+    assert np.allclose(np.diff(edges), 1)
+    assert edges[0] == values.min() - 0.5
+    assert [bar.get_height() for bar in bars] == [(values == edge + 0.5).sum() for edge in edges]

@@ -57,6 +57,9 @@ def _sampled(column: Column, k: int) -> list[str]:
         numbers = (*quantiles(column, drawn), float(column.before[k, part]))
         step = column.step(part, *numbers)
         low, middle, high, before = (round_off(column, each, step) for each in numbers)
+        if low == high == middle == before:
+            said.append(f"{column.part_name(part)} stays at {before} in 90 %")
+            continue
         most = "" if low == high else f" in the middle and {low} to {high} in 90 %"
         said.append(f"{column.part_name(part)} is {middle}{most}, instead of {before}")
 
