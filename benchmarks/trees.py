@@ -19,6 +19,7 @@ import json
 import platform
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def draw_worlds(scm: bc.SCM, pipe, rows: pd.DataFrame, scope: list[str], seed: i
     return np.array(least)
 
 
-def ask_deepbc(scm: bc.SCM, pipe, rows: pd.DataFrame, scope: list[str], **_) -> tuple[pd.DataFrame, list[str], float]:
+def ask_deepbc(scm: bc.SCM, pipe, rows: pd.DataFrame, scope: list[str]) -> tuple[pd.DataFrame, list[str], float]:
     judged = scm.extend("accepted", bc.Predictor(pipe), parents=list(rows))
     begin = time.process_time()
     cf = bc.backtrack(judged, rows, {"accepted": bc.at_least(0.5)}, scope=scope)
@@ -137,32 +138,32 @@ def judge(scm: bc.SCM, pipe, rows: pd.DataFrame, after: pd.DataFrame, learned: p
     )
 
 
-def run(name: str, kind: str, count: int, seed: int, peers: bool) -> list[pd.DataFrame]:
+def run(name: str, count: int, seed: int, peers: bool) -> Iterator[pd.DataFrame]:
+    """The rows of every model and method on one table."""
     graph, draw, target, wished, fixed = TABLES[name]
     learned, fresh = draw(LEARNED, seed=seed), draw(20 * count + 1_000, seed=seed + 1)
     names = [each for each in learned if each != target]
     scm = bc.SCM(graph.part(names))
-    scm.fit(learned, seed=0)
+    scm.fit(learned, seed=0, progress=False)
     accepted = (learned[target] == wished).astype(int)
-    pipe = classifier(kind, learned[names], accepted, seed)
-    rows = fresh[names][pipe.predict(fresh[names]) == 0].head(count).reset_index(drop=True)
     scope = [each for each in names if each not in fixed]
-    learned = learned[names].assign(accepted=accepted)
-    least = draw_worlds(scm, pipe, rows, scope, seed)
-    parts = []
-    for method in METHODS if peers else METHODS[:1]:
-        if method == "deepbc":
-            after, statuses, spent = ask_deepbc(scm, pipe, rows, scope)
-        else:
-            after, statuses, spent = ask_dice(method.split()[1], pipe, rows, scope, learned, seed)
-        part = judge(scm, pipe, rows, after, learned)
-        part.insert(0, "status", statuses)
-        part["draws distance"], part["CPU seconds"] = least, spent / len(rows)
-        for position, (key, value) in enumerate({"table": name, "model": kind, "method": method}.items()):
-            part.insert(position, key, value)
-        part.insert(3, "row", range(len(rows)))
-        parts.append(part)
-    return parts
+    for kind in MODELS:
+        pipe = classifier(kind, learned[names], accepted, seed)
+        rows = fresh[names][pipe.predict(fresh[names]) == 0].head(count).reset_index(drop=True)
+        least = draw_worlds(scm, pipe, rows, scope, seed)
+        for method in METHODS if peers else METHODS[:1]:
+            known = learned[names].assign(accepted=accepted)
+            if method == "deepbc":
+                after, statuses, spent = ask_deepbc(scm, pipe, rows, scope)
+            else:
+                after, statuses, spent = ask_dice(method.split()[1], pipe, rows, scope, known, seed)
+            part = judge(scm, pipe, rows, after, known)
+            part.insert(0, "status", statuses)
+            part["draws distance"], part["CPU seconds"] = least, spent / len(rows)
+            for position, (key, value) in enumerate({"table": name, "model": kind, "method": method}.items()):
+                part.insert(position, key, value)
+            part.insert(3, "row", range(len(rows)))
+            yield part
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
@@ -216,14 +217,21 @@ def main(count: int, seed: int, out: Path | None) -> None:
     peers = bool(importlib.util.find_spec("dice_ml"))
     if not peers:
         print("dice-ml is not installed, so deepbc is measured alone; `pip install 'deepbc[bench]'` has it.")
-    parts = [part for name in TABLES for kind in MODELS for part in run(name, kind, count, seed, peers)]
-    rows = pd.concat(parts, ignore_index=True)
+    parts = []
+    for name in TABLES:
+        for part in run(name, count, seed, peers):
+            parts.append(part)
+            rows = pd.concat(parts, ignore_index=True)
+            # Each part is kept once it is there: a run takes half an hour.
+            if out is not None:
+                save(rows, out, {"rows": count, "seed": seed, "learned": LEARNED, "draws": DRAWS, "threads": 1})
     show(rows)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        rows.to_csv(out / "trees.csv", index=False, float_format="%.6g")
-        settings = {"rows": count, "seed": seed, "learned": LEARNED, "draws": DRAWS, "threads": 1}
-        (out / "trees.json").write_text(json.dumps({**settings, "versions": versions()}, indent=2) + "\n")
+
+
+def save(rows: pd.DataFrame, out: Path, settings: dict[str, int]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(out / "trees.csv", index=False, float_format="%.6g")
+    (out / "trees.json").write_text(json.dumps({**settings, "versions": versions()}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
