@@ -7,9 +7,9 @@ methods `random` and `genetic`. It knows no graph, so answers are compared twice
 causal model (each value given, of a class the nearest noise that leads to it), and by their columns, as DiCE counts:
 changes of numbers in median absolute deviations, and classes that changed.
 
-Needs scikit-learn, and for the comparison dice-ml: `pip install 'deepbc[bench]'`. Rows and versions of a full run are
-in benchmarks/results, and `--show` prints its table without either. `--rows 20 --seed 100` tries other tables, rows and
-forests.
+Needs scikit-learn, and for the comparison dice-ml: `pip install 'deepbc[bench]'`. Rows and versions of a run are
+in benchmarks/results (so far 50 rows of the census table), and `--show` prints its table without either.
+`--rows 20 --seed 100` tries other tables, rows and forests.
 """
 
 import argparse
