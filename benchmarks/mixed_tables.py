@@ -1,4 +1,4 @@
-"""Simulated tables like two public ones: insurance (7 columns) and census incomes (10 columns)."""
+"""Simulated tables like public ones: insurance (7 columns), census incomes (10 columns) and credits (9 columns)."""
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,10 @@ CENSUS = bc.CausalGraph.parse(
     "age, sex, race -> education; age, sex -> marital; education, sex, race -> occupation; "
     "age, sex, marital, occupation -> hours; age, education, race -> capital; race -> region; "
     "age, education, sex, marital, occupation, hours, capital -> income"
+)
+CREDIT = bc.CausalGraph.parse(
+    "sex; age -> job; age, job -> savings; age, savings -> housing; job, purpose -> amount; "
+    "amount, purpose -> duration; age, job, savings, housing, purpose, amount, duration -> repaid"
 )
 
 
@@ -80,5 +84,38 @@ def census(rows: int, seed: int = 0) -> pd.DataFrame:
             "capital": capital,
             "region": region,
             "income": np.where(income > 0, ">50K", "<=50K"),
+        }
+    )
+
+
+def credit(rows: int, seed: int = 0) -> pd.DataFrame:
+    """Nine columns, five of them categories, one of whole months: who repaid a loan."""
+    draw = np.random.default_rng(seed)
+    age = np.clip(19 + draw.gamma(2.2, 7.5, rows), 19, 75).round(1)
+    sex = np.where(draw.uniform(size=rows) < 0.6, "male", "female")
+    jobs = np.array(["unskilled", "skilled", "clerk", "manager"])
+    job = np.digitize(0.02 * (age - 35) + draw.normal(size=rows), [-0.9, 0.3, 1.2])
+    savings = np.exp(6.2 + 0.45 * job + 0.02 * (age - 35) + 0.8 * draw.normal(size=rows)).round(0) + 1.5
+    owns = 0.03 * (age - 35) + 0.5 * (np.log(savings) - 7) + draw.normal(size=rows)
+    housing = np.array(["free", "rent", "own"])[np.digitize(owns, [-1.6, 0.1])]
+    purpose = draw.choice(["car", "business", "education", "furniture"], rows, p=[0.35, 0.15, 0.15, 0.35])
+    log_amount = 7.5 + 0.15 * job + 0.5 * (purpose == "business") - 0.4 * (purpose == "furniture")
+    amount = np.exp(log_amount + 0.55 * draw.normal(size=rows)).round(2)
+    months = 8 + 6.0 * np.sqrt(amount / 1000) + 4 * (purpose == "business") + 4.5 * draw.normal(size=rows)
+    duration = np.clip(months.round(), 4, 72).astype(int)
+    debt = 0.9 * (np.log(amount) - 7.5) + 0.06 * (duration - 18) - 0.45 * (np.log(savings) - 7) - 0.02 * (age - 35)
+    debt = debt - 0.5 * (housing == "own") - 0.2 * job + 0.7 * (purpose == "business") * (job < 2)
+    repaid = debt + 0.6 * draw.normal(size=rows) < 0.5
+    return pd.DataFrame(
+        {
+            "age": age,
+            "sex": sex,
+            "job": jobs[job],
+            "savings": savings,
+            "housing": housing,
+            "purpose": purpose,
+            "amount": amount,
+            "duration": duration,
+            "repaid": np.where(repaid, "yes", "no"),
         }
     )

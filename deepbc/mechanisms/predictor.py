@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from deepbc._validation import check_callable, check_count, check_law, check_value_dim
+from deepbc.data.categories import Label
 from deepbc.data.variables import Family
 from deepbc.errors import DataError, SettingError
 from deepbc.mechanisms.base import FitOutcome, Mechanism
@@ -28,15 +29,18 @@ class Predictor(Mechanism):
 
     A module gets the parents as one float64 tensor of shape `(batch, parents)`, in the order of the graph; it is
     copied and put into evaluation mode. Any other function gets a mapping from each parent's name to a tensor of shape
-    `(batch, dim)`. Both return `(batch, value)`. A fitted estimator with the methods of scikit-learn is taken as it is:
-    a classifier of two classes yields the probability of the second, one of more that of each (`value` is their
-    number), any other what it predicts. If it knows the names of its columns it gets a data frame of these, labels as
-    they are; otherwise an array of the parents in the order of the graph. Where autograd cannot follow a function,
-    because it is a model of another library, its derivatives come from central differences.
+    `(batch, dim)`. Both return `(batch, value)`. A fitted estimator with the methods of scikit-learn, or a booster of
+    XGBoost or LightGBM, is taken as it is: a classifier of two classes yields the probability of the second, one of
+    more that of each (`value` is their number), any other what it predicts. If it knows the names of its columns it
+    gets a data frame of these, text as pandas categories; otherwise an array of the parents in the order of the graph.
+    Where autograd cannot follow a function, because it is a model of another library, its derivatives come from
+    central differences.
 
     Args:
         function: The module, function or estimator :math:`h`.
         value: The dimension of its output.
+        label: The label of a classifier whose probability is asked; of one without probabilities, whether it predicts
+            that label, 1 or 0.
 
     Example:
         >>> Predictor(lambda parents: 2 * parents["a"])
@@ -45,15 +49,20 @@ class Predictor(Mechanism):
 
     value: int
 
-    def __init__(self, function: Callable[..., Tensor], *, value: int = 1) -> None:
+    def __init__(self, function: Any, *, value: int = 1, label: Label | None = None) -> None:
         super().__init__()
         # In a tuple, so that a module is not taken for a part of this one: `bind` takes a copy of it.
         self._source = (function,)
-        self.value = value
+        self.value, self.label = value, label
         # Whether autograd can follow the function; not known before it was asked.
         self.followed: bool | None = None
         if not hasattr(function, "predict"):
             check_callable(function, "Predictor function")
+        if label is not None and (value != 1 or not hasattr(function, "predict")):
+            raise SettingError(
+                f"Predictor label: expected an estimator with the method predict() and value=1, got label={label!r} "
+                f"of {type(function).__name__} with value={value}. Leave out the label."
+            )
         check_count(value, "Predictor value", least=1)
 
     @property
@@ -69,10 +78,10 @@ class Predictor(Mechanism):
         return self.followed is not False
 
     def settings(self) -> dict[str, Any]:
-        return {"function": self._source[0], "value": self.value}
+        return {"function": self._source[0], "value": self.value, "label": self.label}
 
     def extra_repr(self) -> str:
-        return f"value={self.value}"
+        return f"value={self.value}" if self.label is None else f"value={self.value}, label={self.label!r}"
 
     def _build(self, family: Family, generator: Generator) -> None:
         name = family.child.name
@@ -105,7 +114,9 @@ class Predictor(Mechanism):
         estimator = hasattr(self._source[0], "predict")
 
         def plain(rows: Tensor) -> Tensor:
-            result: object = ask_estimator(self._source[0], self.bound, rows) if estimator else self._call(rows)
+            result: object = (
+                ask_estimator(self._source[0], self.bound, rows, self.label) if estimator else self._call(rows)
+            )
             result = torch.as_tensor(result).double() if isinstance(result, np.ndarray) else result
             return check_law(result, len(rows), self.value, where)
 

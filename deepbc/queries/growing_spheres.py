@@ -2,8 +2,8 @@
 
 Growing spheres in the space of the noises: draws on spheres of growing radius around the factual noise are completed by
 the laws until one meets the antecedent. It is then drawn back: one noise after the other returns to rest, all go
-towards it by bisection, and smaller spheres around it are tried, as long as the antecedent holds. The draws are the
-same for every row, so that an answer does not depend on the others.
+towards it by bisection, and smaller spheres around it and around rest are tried, as long as the antecedent holds. The
+draws are the same for every row, so that an answer does not depend on the others.
 
 References:
     Inverse Classification for Comparison-based Interpretability in Machine Learning (Laugel et al., 2018).
@@ -31,6 +31,8 @@ from deepbc.solvers.problem import SolverStatus
 RADII, DRAWS = tuple(0.15 * 1.35**k for k in range(13)), 768
 # Rounds of drawing back, bisections of each, and the size of the spheres tried in each, relative to the move.
 ROUNDS, BISECTIONS, LOCAL = 8, 12, 1.0
+# In each, a sphere around rest that is smaller than the move by this factor is searched again.
+SHRUNK = 0.9
 # Completed at once.
 CHUNK = 65_536
 # How certain such an answer is: a judgement.
@@ -104,11 +106,14 @@ class _Spheres:
             whole = best[rows].clone()
             for _ in range(BISECTIONS):
                 middle = (low + high) / 2
-                holds = self._cost(rows, (middle.unsqueeze(-1) * whole).unsqueeze(1)).squeeze(1).isfinite()
+                moves = (middle.unsqueeze(-1) * whole).unsqueeze(1)
+                holds = self._cost(rows, moves, torch.full_like(low, torch.inf)).squeeze(1).isfinite()
                 low, high = torch.where(holds, low, middle), torch.where(holds, middle, high)
             self._try(best, cost, rows, (high.unsqueeze(-1) * whole).unsqueeze(1))
             size = LOCAL * 0.6**k * best[rows].norm(dim=-1)[:, None, None]
             self._try(best, cost, rows, best[rows].unsqueeze(1) + size * self._directions("back", k))
+            inner = SHRUNK * best[rows].norm(dim=-1)[:, None, None]
+            self._try(best, cost, rows, inner * self._directions("shrink", k))
 
     def complete(self, moves: Tensor, found: Tensor) -> Worlds:
         """The worlds of all rows; those that were not found stay as they are."""
@@ -136,30 +141,48 @@ class _Spheres:
 
     def _try(self, best: Tensor, cost: Tensor, rows: Tensor, moves: Tensor) -> None:
         """Keeps the cheapest of moves `(rows, draws, free)` that meet the antecedent, where it is cheaper."""
-        costs, chosen = self._cost(rows, moves).min(-1)
+        costs, chosen = self._cost(rows, moves, cost[rows]).min(-1)
         better = costs < cost[rows]
         picked = moves[torch.arange(len(rows), device=rows.device), chosen]
         best[rows[better]] = picked[better]
         cost[rows[better]] = costs[better]
 
-    def _cost(self, rows: Tensor, moves: Tensor) -> Tensor:
-        """What moves cost, `(rows, draws)`; infinite where the antecedent does not hold."""
-        many = rows.repeat_interleave(moves.shape[1])
-        parts = zip(many.split(CHUNK), moves.flatten(0, 1).split(CHUNK), strict=True)
+    def _cost(self, rows: Tensor, moves: Tensor, limit: Tensor) -> Tensor:
+        """What moves cost, `(rows, draws)`; infinite where the antecedent does not hold or a limit is not undercut."""
+        many, flat = rows.repeat_interleave(moves.shape[1]), moves.flatten(0, 1)
+        cost = self._cost_of_free(many, flat)
+        # The laws, and the model of the user's, are asked about those alone that could be the nearest.
+        asked = (cost < limit.repeat_interleave(moves.shape[1])).nonzero().squeeze(-1)
+        kept = torch.full_like(cost, torch.inf)
+        for part in asked.split(CHUNK):
+            kept[part] = self._cost_of(many[part], flat[part])
 
-        return torch.cat([self._cost_of(*part) for part in parts]).reshape(moves.shape[:-1])
+        return kept.reshape(moves.shape[:-1])
+
+    def _cost_of_free(self, rows: Tensor, moves: Tensor) -> Tensor:
+        """What the noises that are sought cost, with shape `(rows,)`: what those that are met imply comes on top."""
+        free = zip(self.roles.free, moves.split(self.sizes, dim=-1), strict=True)
+        carried = [self._moved(name, self._shifted(name, rows, move), rows) for name, move in free]
+
+        return torch.stack(carried).sum(0).double()
 
     def _cost_of(self, rows: Tensor, moves: Tensor) -> Tensor:
-        search, roles = self.search, self.roles
-        done = complete_rows(search.scm, self._given(rows, moves), moves[:, :0], roles.names)
-        carried = [
-            search.distance.moved(name, done.u[name], self.question.u[name][rows]) for name in (*roles.free, *roles.met)
-        ]
+        done = complete_rows(self.search.scm, self._given(rows, moves), moves[:, :0], self.roles.names)
+        carried = [self._moved(name, done.u[name], rows) for name in (*self.roles.free, *self.roles.met)]
         holds = [select(aim, rows).missed(done.x[name]).amax(-1) == 0 for name, aim in self.aims.items()]
         cost = torch.stack(carried).sum(0).double()
         kept: Tensor = torch.where(torch.stack(holds).all(0) & cost.isfinite(), cost, torch.inf)
 
         return kept
+
+    def _moved(self, name: str, noise: Tensor, rows: Tensor) -> Tensor:
+        return self.search.distance.moved(name, noise, self.question.u[name][rows])
+
+    def _shifted(self, name: str, rows: Tensor, move: Tensor) -> Tensor:
+        """The noise of a variable, moved but for the components that no question moves."""
+        u = self.question.u[name][rows]
+
+        return torch.cat([u[:, : move.shape[-1]] + move, u[:, move.shape[-1] :]], dim=-1)
 
     def _given(self, rows: Tensor, moves: Tensor) -> dict[str, Source]:
         """What is given of every variable: moved noises, values that are met, and the factual noise of all others."""
@@ -172,7 +195,6 @@ class _Spheres:
             aim = self.aims[name].lower[rows]
             given[name] = Nearest(aim, u[name]) if scm.variables[name].discrete else Value(aim)
         for name, move in zip(roles.free, moves.split(self.sizes, dim=-1), strict=True):
-            still = u[name][:, move.shape[-1] :]
-            given[name] = Noise(torch.cat([u[name][:, : move.shape[-1]] + move, still], dim=-1))
+            given[name] = Noise(self._shifted(name, rows, move))
 
         return given

@@ -17,19 +17,18 @@ from deepbc.progress import progress
 from deepbc.queries.asked import Asked
 from deepbc.queries.discrete_search import undecided
 from deepbc.queries.effects import choose_labels
-from deepbc.queries.growing_spheres import is_searchable, search_spheres
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.nearest import Search, solve
 from deepbc.queries.question import Question
 from deepbc.queries.status import LARGEST_ERROR, Outcome, RowStatuses, Status, status_of
+from deepbc.queries.steps import on_steps, search_first, search_steps
 from deepbc.queries.supports import rows_of_sets, search_supports
 from deepbc.queries.worlds import Worlds
 from deepbc.scm import SCM
-from deepbc.scm.completion import join_parents
 from deepbc.solvers.problem import SolverStatus
 
 # So many rows are solved at once; and where discrete variables are chosen, each of many choices being one.
-CHUNK, DISCRETE_CHUNK, SEARCHED_CHUNK = 65_536, 2048, 256
+CHUNK, DISCRETE_CHUNK = 65_536, 2048
 
 
 def find_mode(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
@@ -78,22 +77,9 @@ def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
     outside = _outside(scm, question)
     discrete = undecided(scm, asked, search.scope)
     aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
-    solver = search.solver
-    check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
-    classes = discrete or any(scm.variables[name].discrete for name in asked)
-    sparse = bool(classes) and solver.supports(search.scope) is not None
-    size = DISCRETE_CHUNK if discrete else CHUNK
-    slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
-    parts = []
-    with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
-        for rows in slices:
-            part, sought = question.select(rows), select(aims, rows)
-            parts.append((search_supports if sparse and part.rows else solve)(search, part, sought))
-            shown.advance()
-    worlds = join(parts)
-    if not sparse and solver.pins:
-        open_aims = _aims(scm, question, outside.any(0), lone=False)
-        worlds = _search_steps(search, question, open_aims, worlds, outside.any(0))
+    classes = [*discrete, *(name for name in aims if scm.variables[name].discrete)]
+    check_classes(search.solver.pins, classes, search.solver)
+    worlds = _nearest(search, question, aims)
 
     statuses = _say(search.problem(aims), worlds.status, outside, question.forbidden)
     held = statuses.converged & ~outside.any(0)
@@ -102,36 +88,57 @@ def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
     return choose_labels(scm, question, worlds, decided, held), statuses
 
 
-def _search_steps(
-    search: Search, question: Question, aims: Mapping[str, Asked], worlds: Worlds, outside: Tensor
-) -> Worlds:
-    """Searches without derivatives where they are of no use, and takes what is nearer than what a solver found."""
-    sought = (worlds.status == SolverStatus.ZERO_GRADIENT) | _on_a_step(search.scm, aims, worlds)
-    rows = (sought & ~outside).nonzero().squeeze(-1)
-    if not len(rows) or not is_searchable(search, aims):
-        return worlds
+def _nearest(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
+    """Finds the nearest worlds: step functions are searched without derivatives, all other rows are solved for."""
+    if not search.solver.pins:
+        return _solve(search, question, aims)
+    outside = _outside(search.scm, question).any(0)
+    open_aims = _aims(search.scm, question, outside, lone=False)
+    stepped = on_steps(search, question, open_aims) & ~outside
+    if search.solver.supports(search.scope) is not None:
+        return _nearest_sparse(search, question, aims, stepped)
 
-    worlds = worlds.copy()
-    for part in rows.split(SEARCHED_CHUNK):
-        asked, before = question.select(part), worlds.take(part)
-        found = search_spheres(search, asked, select(aims, part))
-        better = found.cost(asked.u, search.distance) < before.cost(asked.u, search.distance)
-        worlds.put(part[better], found.take(better.nonzero().squeeze(-1)))
+    found, done = search_first(search, question, open_aims, stepped)
+    rows = (~done).nonzero().squeeze(-1)
+    if question.rows and not len(rows):
+        return found
+    rest, first = question.select(rows), found.take(rows)
+    solved = _solve(search, rest, select(aims, rows))
+    solved = search_steps(search, rest, select(open_aims, rows), solved, ~outside[rows])
+    nearer = (first.cost(rest.u, search.distance) < solved.cost(rest.u, search.distance)).nonzero().squeeze(-1)
+    if len(nearer):
+        solved = solved.copy()
+        solved.put(nearer, first.take(nearer))
+    settled = done.nonzero().squeeze(-1)
 
-    return worlds
+    return join([found.take(settled), solved]).take(torch.cat([settled, rows]).argsort())
 
 
-def _on_a_step(scm: SCM, aims: Mapping[str, Asked], worlds: Worlds) -> Tensor:
-    """Where a model of another library that is asked about has no slope, as the sums of trees have none."""
-    flat = torch.zeros_like(worlds.status, dtype=torch.bool)
-    for name in aims:
-        law = scm.mechanisms[name]
-        if law.differentiable:
-            continue
-        _, _, by_parents = law.predict_and_jacobian(worlds.u[name], join_parents(scm, name, worlds.x))
-        flat |= (by_parents == 0).all(-1)
+def _nearest_sparse(search: Search, question: Question, aims: Mapping[str, Asked], stepped: Tensor) -> Worlds:
+    """Finds the nearest worlds in which few noises move: with classes or steps, each set of variables is a scope."""
+    scm = search.scm
+    discrete = undecided(scm, question.asked, search.scope)
+    if discrete or any(scm.variables[name].discrete for name in question.asked):
+        stepped = torch.ones_like(stepped)
+    some, others = stepped.nonzero().squeeze(-1), (~stepped).nonzero().squeeze(-1)
+    parts = [_solve(search, question.select(others), select(aims, others))] if len(others) or not question.rows else []
+    for rows in some.split(DISCRETE_CHUNK) if len(some) else ():
+        parts.append(search_supports(search, question.select(rows), select(aims, rows), _nearest))
 
-    return flat
+    return join(parts).take(torch.cat([others, some]).argsort())
+
+
+def _solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
+    """Solves for all rows, a chunk at a time."""
+    size = DISCRETE_CHUNK if undecided(search.scm, question.asked, search.scope) else CHUNK
+    slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
+    parts = []
+    with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
+        for rows in slices:
+            parts.append(solve(search, question.select(rows), select(aims, rows)))
+            shown.advance()
+
+    return join(parts)
 
 
 def _aims(scm: SCM, question: Question, outside: Tensor, *, lone: bool) -> dict[str, Asked]:
@@ -178,6 +185,7 @@ def _say(problem: ModeProblem, status: Tensor, outside: Tensor, forbidden: Mappi
     solver, names = problem.solver, ", ".join(map(repr, problem.aims))
     words = {Outcome(each): status_of(Outcome(each), solver=repr(solver), names=names) for each in SolverStatus}
     words[Outcome.MISSED] = status_of(Outcome.MISSED)
+    words[Outcome.NOT_FOUND] = status_of(Outcome.NOT_FOUND, names=names)
     if solver.feasibility_tolerance > LARGEST_ERROR:
         words[Outcome.CONVERGED] = status_of(Outcome.CONVERGED_NEARLY)
     words[Outcome.INFEASIBLE] = _infeasible(problem, names)

@@ -63,6 +63,7 @@ class Outcome(IntEnum):
     UNTRUSTED = 16
     DIVERGED = 17
     FORBIDDEN = 18
+    NOT_FOUND = 19
 
 
 _DONE, _NONE, _PART = "converged", "infeasible", "not converged"
@@ -104,7 +105,14 @@ TABLE: Mapping[Outcome, tuple[str, str, str]] = {
         _PART,
         "The antecedent does not react to any noise in scope near the factual world: the laws are flat there, as a "
         "saturated probability or a hard decision is.",
-        "Ask about a score that reacts, such as the logit behind a probability.",
+        "Ask about a score that reacts, such as the logit behind a probability, or for an interval, such as "
+        "at_least(0.5).",
+    ),
+    Outcome.NOT_FOUND: (
+        _PART,
+        "No draw of the noises in scope met the antecedent ({names}). A model of another library has no derivatives "
+        "that would tell whether any can.",
+        "Ask for less, or widen the scope.",
     ),
     Outcome.INCOMPLETE_SEARCH: (
         _PART,

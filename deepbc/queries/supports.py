@@ -17,14 +17,17 @@ from torch import Tensor
 
 from deepbc.numerics.batched import select
 from deepbc.queries.asked import Asked
-from deepbc.queries.nearest import Search, solve
+from deepbc.queries.nearest import Search
 from deepbc.queries.question import Question
 from deepbc.queries.worlds import Worlds
 from deepbc.solvers.base import SupportSearch
 
+# Finds the nearest worlds of a chunk of rows.
+Nearest = Callable[[Search, Question, Mapping[str, Asked]], Worlds]
 
-def search_supports(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
-    """Finds the best worlds of a chunk of rows."""
+
+def search_supports(search: Search, question: Question, aims: Mapping[str, Asked], nearest: Nearest) -> Worlds:
+    """Finds the best worlds of a chunk of rows, those of each set by `nearest`."""
     scm = search.scm
     names = {*aims, *scm.graph.ancestors(*aims)} & set(search.scope)
     movable = tuple(name for name in scm.graph.order if name in names and scm.mechanisms[name].free_noise_dim)
@@ -37,7 +40,7 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
         """Solves rows with a scope, keeps what is better, and returns its cost."""
         nonlocal best
         part = question.select(rows)
-        found = solve(replace(search, solver=rule.solver, scope=scope), part, select(aims, rows))
+        found = nearest(replace(search, solver=rule.solver, scope=scope), part, select(aims, rows))
         cost = found.cost(part.u, search.distance)
         if best is None:
             best = found
@@ -49,7 +52,8 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
         for scope in rule.sets or (movable,):
             attempt(every, scope)
     else:
-        _grow_supports(search, question, aims, movable, rule, attempt)
+        first = nearest(replace(search, solver=rule.solver), question, aims)
+        _grow_supports(search, question, first, movable, rule, attempt)
     assert best is not None  # noqa: S101 # there is a set
 
     return best
@@ -58,13 +62,12 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
 def _grow_supports(
     search: Search,
     question: Question,
-    aims: Mapping[str, Asked],
+    first: Worlds,
     movable: tuple[str, ...],
     rule: SupportSearch,
     attempt: Callable[[Tensor, tuple[str, ...]], Tensor],
 ) -> None:
-    """Tries the set that moves most in a solution with all, and the set that grows one by one."""
-    first = solve(replace(search, solver=rule.solver), question, aims)
+    """Tries the set that moves most in a first solution with all, and the set that grows one by one."""
     moved = torch.stack([search.distance.moved(name, first.u[name], question.u[name]) for name in movable], -1)
     kept = torch.zeros_like(moved, dtype=torch.bool)
     for rank in range(rule.keep):

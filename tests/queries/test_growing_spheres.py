@@ -87,3 +87,57 @@ def test_searched_answers_keep_scope_and_stay_the_same_alone(model):
     alone = bc.backtrack(scm, rows.iloc[3], {"score": bc.at_least(limit)}, scope=["b"])
     assert alone.status == cf.status[3]
     assert torch.allclose(alone.distance, cf.distance[3])
+
+
+def test_few_noises_move_on_steps_too():
+    # a; b -> score, a forest of numbers alone: Sparse(1) moves one noise, and the nearest that a fine grid finds.
+    draw, forest = np.random.default_rng(0), Forest(2)
+    frame = pd.DataFrame({name: draw.normal(size=300) for name in "abc"})
+    scm = bc.SCM(bc.CausalGraph.parse("a; b; c"), {name: bc.Linear() for name in "abc"})
+    scm.fit(frame, progress=False)
+    judged = scm.extend("score", bc.Predictor(forest), parents=["a", "b", "c"])
+    scores = forest.predict(frame.to_numpy())
+    limit = float(np.quantile(scores, 0.6))
+    rows = frame[scores < limit].iloc[:15]
+
+    cf = bc.backtrack(judged, rows, {"score": bc.at_least(limit)}, solver=bc.Sparse(keep=1, search="exhaustive"))
+
+    moves = np.stack([cf.moved[name] for name in "abc"], axis=1)
+    assert ((moves > 0).sum(1) <= 1).all()
+    grid = np.linspace(-8, 8, 8001)
+    for k, row in enumerate(rows.to_numpy()):
+        least = np.inf
+        for column in range(3):
+            tried = np.repeat(row[None], len(grid), axis=0)
+            tried[:, column] += grid * frame.iloc[:, column].std(ddof=0)
+            least = min(least, np.where(forest.predict(tried) >= limit, grid**2, np.inf).min())
+        assert (cf.status[k] == "converged") == np.isfinite(least)
+        if np.isfinite(least):
+            assert cf.distance[k].item() <= 1.02 * least + 0.01
+
+
+def test_rounded_rows_on_the_cuts_of_trees_are_searched_at_once(monkeypatch):
+    # Every factual value lies on a cut, where differences see the step; no solver is asked all the same.
+    class Stumps:
+        def predict(self, rows):
+            return (rows > 0.5).sum(1) + (rows > 1.0).sum(1)
+
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame({name: draw.normal(size=200) for name in "ab"})
+    scm = bc.SCM(bc.CausalGraph.parse("a; b"), {name: bc.Linear() for name in "ab"})
+    scm.fit(frame, progress=False)
+    judged = scm.extend("score", bc.Predictor(Stumps()), parents=["a", "b"])
+    monkeypatch.setattr("deepbc.queries.mode.solve", None)
+
+    cf = bc.backtrack(judged, {"a": [0.5, 1.0], "b": [0.5, 0.5]}, {"score": bc.at_least(2)})
+
+    assert (cf.status == "converged").all()
+    scale = 1 / frame.std(ddof=0).min()
+    assert (cf.distance <= (0.51 * scale) ** 2).all()
+
+
+def test_what_draws_do_not_meet_is_not_called_infeasible(model):
+    scm, frame = model
+    cf = bc.backtrack(scm, frame.iloc[:4], {"score": bc.at_least(1e3)})
+    assert (cf.status == "not converged").all()
+    assert "No draw" in cf.status[0].reason or "flat" in cf.status[0].reason
