@@ -118,8 +118,8 @@ class RestModel:
             parents: The tangents of its parents.
         """
         u, joined = self.question.u[name][row], self._joined(name, row, parents)
-        x, by_noise, by_parents = _predict(self.scm.mechanisms[name], u, joined)
-        jacobian = _through(by_parents, parents)
+        x, by_noise, by_moving = _predict(self.scm.mechanisms[name], u, joined, _moving(parents))
+        jacobian = _through(by_moving, parents)
         if name in self.sizes:
             jacobian = x.new_zeros(*x.shape, self.free) if jacobian is None else jacobian
             first = sum(size for each, size in self.sizes.items() if each != name and _before(self.sizes, each, name))
@@ -147,8 +147,8 @@ class RestModel:
     def imply(self, name: str, x: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Normal:
         """What the noise costs that a value implies while its parents move; as in `settle`."""
         rest, joined = self.question.u[name][row], self._joined(name, row, parents)
-        u, by_parents = _imply(self.scm.mechanisms[name], x, joined, rest)
-        jacobian = _through(by_parents, parents)
+        u, by_moving = _imply(self.scm.mechanisms[name], x, joined, rest, _moving(parents))
+        jacobian = _through(by_moving, parents)
         assert jacobian is not None  # noqa: S101 # a parent moves
         residual, weight = u - rest, self._weight(name)
         squared, gradient = residual.square().sum(-1), (jacobian.mT @ residual.unsqueeze(-1)).squeeze(-1)
@@ -171,40 +171,41 @@ def _before(sizes: Mapping[str, int], one: str, other: str) -> bool:
     return order.index(one) < order.index(other)
 
 
-def _through(by_parents: Tensor, parents: Mapping[str, Tangent]) -> Tensor | None:
+def _moving(parents: Mapping[str, Tangent]) -> list[int]:
+    """The components of the parents that move."""
+    moves = [each.jacobian is not None for each in parents.values() for _ in range(each.x.shape[-1])]
+
+    return [k for k, moved in enumerate(moves) if moved]
+
+
+def _through(by_moving: Tensor, parents: Mapping[str, Tangent]) -> Tensor | None:
     """The derivatives `(combinations, outputs, free)` that come through the parents that move; None if none does."""
-    total, start = None, 0
-    for each in parents.values():
-        end = start + each.x.shape[-1]
-        if each.jacobian is not None:
-            part = by_parents[..., start:end] @ each.jacobian
-            total = part if total is None else total + part
-        start = end
+    jacobians = [each.jacobian for each in parents.values() if each.jacobian is not None]
 
-    return total
+    return by_moving @ torch.cat(jacobians, dim=-2) if jacobians else None
 
 
-def _predict(law: Mechanism, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values and their Jacobians by noise and parents."""
+def _predict(law: Mechanism, u: Tensor, parents: Tensor, moving: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Values and their Jacobians by noise and by the parents that move."""
     if law.value_dim == 1 and law.noise_dim <= 1:
-        x, by_noise, by_parents = law.predict_and_jacobian(u, parents)
-        return x, by_noise.unsqueeze(-2), by_parents.unsqueeze(-2)
+        x, by_noise, by_moving = law.predict_and_jacobian(u, parents, moving)
+        return x, by_noise.unsqueeze(-2), by_moving.unsqueeze(-2)
 
     x, (by_noise, by_parents) = value_and_jacobian(law.predict, u, parents)
 
-    return x, by_noise, by_parents
+    return x, by_noise, by_parents[..., moving]
 
 
-def _imply(law: Mechanism, x: Tensor, parents: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
-    """Implied noises and their Jacobian by the parents."""
+def _imply(law: Mechanism, x: Tensor, parents: Tensor, rest: Tensor, moving: list[int]) -> tuple[Tensor, Tensor]:
+    """Implied noises and their Jacobian by the parents that move."""
     if isinstance(law, Discrete):
-        return law.nearest_and_jacobian(x, parents, rest)
+        return law.nearest_and_jacobian(x, parents, rest, moving)
 
     z = law.reduce(x)
     if law.value_dim == 1 and law.noise_dim <= 1:
-        u, by_parents = law.abduct_and_jacobian(z, parents)
-        return u, by_parents.unsqueeze(-2)
+        u, by_moving = law.abduct_and_jacobian(z, parents, moving)
+        return u, by_moving.unsqueeze(-2)
 
     u, (by_parents,) = value_and_jacobian(lambda parents: law.abduct_reduced(z, parents), parents)
 
-    return u, by_parents
+    return u, by_parents[..., moving]
