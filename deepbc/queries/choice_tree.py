@@ -41,6 +41,8 @@ REACH_SD, MAX_WHOLE = 5.0, 512
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
 # So many nodes are extended at once, and numbers of combinations are below this.
 MOST_NODES, LARGEST_KEY = 4_000_000, 2**62
+# Keys are counted, not sorted, where no more than this many times their number are possible.
+MOST_COUNTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,9 @@ class ChoiceTree:
             if candidates is None:
                 continue
             self.values[name] = candidates
-            self.legal[name] = _legal(variable, candidates, x, asked)
-            self.edges[name] = _edges(variable, self.legal[name], candidates, asked)
+            legal = _legal(variable, candidates, x, asked)
+            self.legal[name] = legal.T.contiguous()
+            self.edges[name] = _edges(variable, legal, candidates, asked).T
         self.roles = Roles.of(scm, aims, scope, [*self.values, *met])
         self.model = RestModel(scm, question, self.roles, distance, self.wide)
         #: Which part of the model's cost, if any, the true cost never falls below.
@@ -188,18 +191,19 @@ class ChoiceTree:
         self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor, complete: Tensor
     ) -> _Nodes:
         """Extends each node by every value of one variable that its bound and its model allow."""
-        possible = self.legal[name][nodes.row].T
+        possible = self.legal[name].index_select(1, nodes.row)
         if self._settled(tangents, name):
-            cost = self._settled_cost(nodes, tangents, name)
-            below = self.least(nodes.bound + cost, nodes.cost + cost) < limit[nodes.row]
-            value, parent = (possible & below).nonzero().unbind(-1)
-            grown = select(nodes, parent).charge(cost[value, parent])
+            cost, which = self._settled_cost(nodes, tangents, name)
+            allowance = limit[nodes.row]
+            allowance = torch.minimum(allowance - nodes.bound, allowance / self.factor - nodes.cost)
+            value, parent = (possible & (cost.index_select(1, which) < allowance)).nonzero().unbind(-1)
+            grown = select(nodes, parent).charge(cost[value, which[parent]])
         else:
             value, parent = possible.nonzero().unbind(-1)
             normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
             grown, kept = self._add(select(nodes, parent), normal, limit)
             value = value[kept]
-        complete[grown.row[self.edges[name][grown.row, value]]] = False
+        complete[grown.row[self.edges[name][value, grown.row]]] = False
 
         return replace(grown, ids={**grown.ids, name: value})
 
@@ -255,21 +259,29 @@ class ChoiceTree:
 
         return select(normal, value * len(row) + inverse[parent])
 
-    def _settled_cost(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str) -> Tensor:
-        """What the noises of all values of a settled variable cost, with shape `(values, nodes)`."""
+    def _settled_cost(
+        self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str
+    ) -> tuple[Tensor, Tensor]:
+        """What the noises of all values of a settled variable cost.
+
+        Returns:
+            The costs of each row and combination of parents that occurs, with shape `(values, occurring)`, and which of
+            these each node has.
+        """
         law, x = self.scm.mechanisms[name], self.values[name].unsqueeze(1)
         assert isinstance(law, Discrete)  # noqa: S101 # its variable is
-        first, inverse = self._alike(nodes, tangents, name, by_row=False)
-        parents = self._parents(nodes, tangents, name, first)
+        occurring, which = self._alike(nodes, tangents, name, by_row=True)
+        first, inverse = self._alike(select(nodes, occurring), tangents, name, by_row=False)
+        parents = self._parents(nodes, tangents, name, occurring[first])
         joined = concat_last([each.x for each in parents.values()], x.new_zeros(len(first), 0))
         joined, x = joined.expand(len(x), -1, -1), x.expand(-1, len(first), -1)
         regions = law.region(x, x, joined).take(inverse)
-        u = self.question.u[name][nodes.row].expand(len(x), -1, -1)
+        u = self.question.u[name][nodes.row[occurring]].expand(len(x), -1, -1)
         if name not in self.roles.scope:
             outside = regions.excess(u).amax(-1) > 0
-            return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0]))
+            return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0])), which
 
-        return self.distance.moved(name, regions.nearest(u), u)
+        return self.distance.moved(name, regions.nearest(u), u), which
 
     def _alike(
         self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, *, by_row: bool
@@ -282,17 +294,19 @@ class ChoiceTree:
             name: The variable.
             by_row: Whether nodes of different rows differ.
         """
+        every, parents = torch.arange(len(nodes.row), device=nodes.row.device), self.scm.graph.parents(name)
+        if by_row and all(each in parents for each in self.values if each in nodes.ids):
+            return every, every
+
         key, size = (nodes.row, self.question.rows) if by_row else (torch.zeros_like(nodes.row), 1)
-        for each in self.scm.graph.parents(name):
+        for each in parents:
             count = len(tangents[each].x)
             if size * count >= LARGEST_KEY:
-                unique, key = key.unique(return_inverse=True)
-                size = len(unique)
+                key, size = _number(key, size)
             key, size = key + size * nodes.ids[each], size * count
-        unique, inverse = key.unique(return_inverse=True)
-        first = torch.zeros_like(unique).scatter_(0, inverse, torch.arange(len(key), device=key.device))
+        inverse, count = _number(key, size)
 
-        return first, inverse
+        return torch.zeros_like(key[:count]).scatter_(0, inverse, every), inverse
 
     def _parents(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, chosen: Tensor) -> dict[str, Tangent]:
         """The tangents of a variable's parents at some nodes."""
@@ -307,6 +321,17 @@ class ChoiceTree:
         complete &= counts <= most
 
         return select(nodes, (_rank(nodes.cost, nodes.row, len(complete)) < most).nonzero().squeeze(-1))
+
+
+def _number(key: Tensor, size: int) -> tuple[Tensor, int]:
+    """Numbers the keys that occur, of those below a size; the number of each key, and how many there are."""
+    if size > MOST_COUNTED * len(key):
+        unique, inverse = key.unique(return_inverse=True)
+        return inverse, len(unique)
+
+    number = torch.zeros(size, dtype=torch.long, device=key.device).scatter_(0, key, 1).cumsum_(0)
+
+    return number[key] - 1, int(number[-1]) if size else 0
 
 
 def _rank(key: Tensor, row: Tensor, rows: int) -> Tensor:
