@@ -39,8 +39,9 @@ REACH_SD, MAX_WHOLE = 5.0, 512
 # A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
 # networks none cost less than its model over 1.5. An exact model is one to this rounding.
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
-# So many nodes are extended at once, and numbers of combinations are below this.
-MOST_NODES, LARGEST_KEY = 4_000_000, 2**62
+# About so many numbers are in memory at once, for more and more rows by this factor. Numbers of combinations are below
+# the last.
+MOST_NUMBERS, GROWTH, LARGEST_KEY = 4_000_000, 8, 2**62
 # Keys are counted, not sorted, where no more than this many times their number are possible.
 MOST_COUNTED = 8
 
@@ -152,8 +153,14 @@ class ChoiceTree:
         every = torch.arange(self.question.rows, device=self.scm.device)
         complete = torch.ones_like(every, dtype=torch.bool)
         sizes = [len(values) for values in self.values.values()]
-        widest = min(math.prod(sizes), most * max(sizes, default=1))
-        parts = [self._grow(rows, limit, most, complete) for rows in every.split(max(1, MOST_NODES // max(widest, 1)))]
+        widest = self._size(min(math.prod(sizes), most * max(sizes, default=1)), settled=False)
+        parts, start, rows = [], 0, max(1, MOST_NUMBERS // max(widest, 1))
+        while start < len(every) or not parts:
+            part, peak = self._grow(every[start : start + rows], limit, most, complete)
+            parts.append(part)
+            start += rows
+            # What the last rows needed tells how many may be next.
+            rows = max(1, rows // 2, min(GROWTH * rows, rows * MOST_NUMBERS // max(peak, 1)))
         nodes: _Nodes = join(parts)
         bound = torch.maximum(nodes.bound, nodes.cost * self.factor) if self.model.exact else nodes.bound
 
@@ -163,14 +170,20 @@ class ChoiceTree:
         """What the true cost of choices is taken to exceed, from a bound and the model's cost."""
         return torch.maximum(bound, cost * self.factor)
 
-    def _grow(self, rows: Tensor, limit: Tensor, most: int, complete: Tensor) -> _Nodes:
-        """Goes down the tree for some rows, and marks those that lose choices."""
-        roles, nothing = self.roles, limit.new_zeros(len(rows))
+    def _size(self, nodes: int, *, settled: bool) -> int:
+        """The numbers that are in memory at once for so many nodes, about."""
+        return nodes if settled else nodes * (1 + self.model.free) ** 2
+
+    def _grow(self, rows: Tensor, limit: Tensor, most: int, complete: Tensor) -> tuple[_Nodes, int]:
+        """Goes down the tree for some rows, and marks those that lose choices; the numbers in memory come second."""
+        roles, nothing, peak = self.roles, limit.new_zeros(len(rows)), 0
         tangents: dict[str, Tangent] = {}
         nodes = _Nodes(rows, nothing, nothing, None, {})
         for name in roles.names:
             if name in self.values:
                 tangents[name] = Tangent(self.values[name], None)
+                extended = len(self.values[name]) * len(nodes.row)
+                peak = max(peak, self._size(extended, settled=self._settled(tangents, name)))
                 nodes = self._choose(nodes, tangents, name, limit, complete)
                 nodes = self._keep_lowest(nodes, most, complete)
             elif name in roles.fixed or name in roles.met:
@@ -185,7 +198,7 @@ class ChoiceTree:
                 tangents[name] = self.model.predict(name, nodes.row[first], parents)
                 nodes = replace(nodes, ids={**nodes.ids, name: inverse})
 
-        return replace(nodes, ids={name: nodes.ids[name] for name in self.values})
+        return replace(nodes, ids={name: nodes.ids[name] for name in self.values}), peak
 
     def _choose(
         self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor, complete: Tensor
@@ -259,9 +272,7 @@ class ChoiceTree:
 
         return select(normal, value * len(row) + inverse[parent])
 
-    def _settled_cost(
-        self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str
-    ) -> tuple[Tensor, Tensor]:
+    def _settled_cost(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str) -> tuple[Tensor, Tensor]:
         """What the noises of all values of a settled variable cost.
 
         Returns:
