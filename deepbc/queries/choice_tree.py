@@ -41,7 +41,7 @@ REACH_SD, MAX_WHOLE = 5.0, 512
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
 # About so many numbers are in memory at once, for more and more rows by this factor. Numbers of combinations are below
 # the last.
-MOST_NUMBERS, GROWTH, LARGEST_KEY = 4_000_000, 8, 2**62
+MOST_NUMBERS, GROWTH, LARGEST_KEY = 16_000_000, 8, 2**62
 # Keys are counted, not sorted, where no more than this many times their number are possible.
 MOST_COUNTED = 8
 
@@ -204,15 +204,15 @@ class ChoiceTree:
         self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor, complete: Tensor
     ) -> _Nodes:
         """Extends each node by every value of one variable that its bound and its model allow."""
-        possible = self.legal[name].index_select(1, nodes.row)
         if self._settled(tangents, name):
             cost, which = self._settled_cost(nodes, tangents, name)
             allowance = limit[nodes.row]
             allowance = torch.minimum(allowance - nodes.bound, allowance / self.factor - nodes.cost)
-            value, parent = (possible & (cost.index_select(1, which) < allowance)).nonzero().unbind(-1)
+            cheap = cost.index_select(1, which) < allowance
+            value, parent = (cheap & self.legal[name].index_select(1, nodes.row)).nonzero().unbind(-1)
             grown = select(nodes, parent).charge(cost[value, which[parent]])
         else:
-            value, parent = possible.nonzero().unbind(-1)
+            value, parent = self.legal[name].index_select(1, nodes.row).nonzero().unbind(-1)
             normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
             grown, kept = self._add(select(nodes, parent), normal, limit)
             value = value[kept]
@@ -266,9 +266,13 @@ class ChoiceTree:
             return None
         first, inverse = self._alike(nodes, tangents, name, by_row=True)
         row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)
-        count = 1 if values is None else len(values)
-        x = self.aims[name].lower[row] if values is None else values.repeat_interleave(len(row), 0)
-        normal = self.model.imply(name, x, row.repeat(count), repeat(parents, count))
+        if values is None:
+            return select(
+                self.model.imply(name, self.model.reduce(name, self.aims[name].lower)[row], row, parents), inverse
+            )
+
+        z = self.model.reduce(name, values).repeat_interleave(len(row), 0)
+        normal = self.model.imply(name, z, row.repeat(len(values)), repeat(parents, len(values)))
 
         return select(normal, value * len(row) + inverse[parent])
 
@@ -329,9 +333,13 @@ class ChoiceTree:
         if not len(nodes.row) or counts.max() <= most:
             return nodes
 
-        complete &= counts <= most
+        few = counts <= most
+        complete &= few
+        kept = few[nodes.row]
+        many = (~kept).nonzero().squeeze(-1)
+        kept[many] = _rank(nodes.cost[many], nodes.row[many], len(complete)) < most
 
-        return select(nodes, (_rank(nodes.cost, nodes.row, len(complete)) < most).nonzero().squeeze(-1))
+        return select(nodes, kept.nonzero().squeeze(-1))
 
 
 def _number(key: Tensor, size: int) -> tuple[Tensor, int]:

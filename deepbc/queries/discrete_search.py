@@ -42,7 +42,7 @@ MOST_COMBINATIONS = 64
 BEAMS, BEAM_SOLVED, MOST_CHOICES = (16, 128), 2, 16_384
 # The choices of a row are solved in rounds that end at these ranks; other costs than squared ones are too slow
 # for more than the first two.
-ROUNDS = (2, 8, 32, 128, 1024)
+ROUNDS = (2, 8, 1024)
 # So many choices are solved at once.
 MOST_SOLVED = 32_768
 # One choice is better than another if it costs less by this part.

@@ -144,19 +144,25 @@ class RestModel:
 
         return torch.where(law.region(x, x, joined).excess(rest).amax(-1) > 0, torch.inf, 0.0).to(rest)
 
-    def imply(self, name: str, x: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Normal:
-        """What the noise costs that a value implies while its parents move; as in `settle`."""
+    def reduce(self, name: str, x: Tensor) -> Tensor:
+        """What of an implied noise depends on the value alone."""
+        law = self.scm.mechanisms[name]
+
+        return x if isinstance(law, Discrete) else law.reduce(x)
+
+    def imply(self, name: str, z: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Normal:
+        """What the noise costs that a value implies while its parents move; as in `settle`, of a reduced value."""
         rest, joined = self.question.u[name][row], self._joined(name, row, parents)
-        u, by_moving = _imply(self.scm.mechanisms[name], x, joined, rest, _moving(parents))
+        u, by_moving = _imply(self.scm.mechanisms[name], z, joined, rest, _moving(parents))
         jacobian = _through(by_moving, parents)
         assert jacobian is not None  # noqa: S101 # a parent moves
         residual, weight = u - rest, self._weight(name)
-        squared, gradient = residual.square().sum(-1), (jacobian.mT @ residual.unsqueeze(-1)).squeeze(-1)
+        squared, gradient = residual.square().sum(-1), (jacobian * residual.unsqueeze(-1)).sum(-2)
         if isinstance(self.scm.mechanisms[name], Discrete) and residual.shape[-1] > 1:
             length = squared.sqrt().clamp_min(torch.finfo(squared.dtype).tiny).unsqueeze(-1)
             jacobian = (gradient / length).unsqueeze(-2)
 
-        return Normal(weight * squared, weight * gradient, weight * jacobian.mT @ jacobian)
+        return Normal(weight * squared, weight * gradient, weight * _product(jacobian.mT, jacobian))
 
     def _joined(self, name: str, row: Tensor, parents: Mapping[str, Tangent]) -> Tensor:
         return concat_last([each.x for each in parents.values()], self.question.x[name][row][:, :0])
@@ -182,7 +188,12 @@ def _through(by_moving: Tensor, parents: Mapping[str, Tangent]) -> Tensor | None
     """The derivatives `(combinations, outputs, free)` that come through the parents that move; None if none does."""
     jacobians = [each.jacobian for each in parents.values() if each.jacobian is not None]
 
-    return by_moving @ torch.cat(jacobians, dim=-2) if jacobians else None
+    return _product(by_moving, torch.cat(jacobians, dim=-2)) if jacobians else None
+
+
+def _product(one: Tensor, other: Tensor) -> Tensor:
+    """The products of many small matrices; those of a column and a row take a tenth of the time this way."""
+    return one * other if one.shape[-1] == 1 else one @ other
 
 
 def _predict(law: Mechanism, u: Tensor, parents: Tensor, moving: list[int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,12 +207,11 @@ def _predict(law: Mechanism, u: Tensor, parents: Tensor, moving: list[int]) -> t
     return x, by_noise, by_parents[..., moving]
 
 
-def _imply(law: Mechanism, x: Tensor, parents: Tensor, rest: Tensor, moving: list[int]) -> tuple[Tensor, Tensor]:
+def _imply(law: Mechanism, z: Tensor, parents: Tensor, rest: Tensor, moving: list[int]) -> tuple[Tensor, Tensor]:
     """Implied noises and their Jacobian by the parents that move."""
     if isinstance(law, Discrete):
-        return law.nearest_and_jacobian(x, parents, rest, moving)
+        return law.nearest_and_jacobian(z, parents, rest, moving)
 
-    z = law.reduce(x)
     if law.value_dim == 1 and law.noise_dim <= 1:
         u, by_moving = law.abduct_and_jacobian(z, parents, moving)
         return u, by_moving.unsqueeze(-2)
