@@ -154,14 +154,15 @@ class ChoiceTree:
         complete = torch.ones_like(every, dtype=torch.bool)
         sizes = [len(values) for values in self.values.values()]
         widest = self._size(min(math.prod(sizes), most * max(sizes, default=1)), settled=False)
-        parts, start, rows = [], 0, max(1, MOST_NUMBERS // max(widest, 1))
+        parts: list[_Nodes] = []
+        start, rows = 0, max(1, MOST_NUMBERS // max(widest, 1))
         while start < len(every) or not parts:
             part, peak = self._grow(every[start : start + rows], limit, most, complete)
             parts.append(part)
             start += rows
             # What the last rows needed tells how many may be next.
             rows = max(1, rows // 2, min(GROWTH * rows, rows * MOST_NUMBERS // max(peak, 1)))
-        nodes: _Nodes = join(parts)
+        nodes = join(parts)
         bound = torch.maximum(nodes.bound, nodes.cost * self.factor) if self.model.exact else nodes.bound
 
         return Choices(nodes.row, bound, nodes.cost, nodes.ids, complete)
@@ -262,7 +263,8 @@ class ChoiceTree:
 
         Without values it is the one that is asked. None where that noise may not move, and nothing is known.
         """
-        if name not in self.roles.scope or not self.distance.squared:
+        frozen = name not in self.roles.scope
+        if not self.distance.squared or (frozen and name in self.roles.discrete):
             return None
         first, inverse = self._alike(nodes, tangents, name, by_row=True)
         row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)

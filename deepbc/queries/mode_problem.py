@@ -90,10 +90,11 @@ class ModeProblem:
             return self._finish(question, problem.given, self.solver.solve(problem))
 
         settled = [self.distance.moved(name, problem.given.given[name].u, question.u[name]) for name in self._constant]
-        problem = replace(problem, cutoff=cutoff - sum(settled, torch.zeros_like(cutoff)))
+        left = cutoff - sum(settled, torch.zeros_like(cutoff))
+        problem = replace(problem, cutoff=left)
         solution = self.solver.solve(problem)
-        dear = problem.cost.value(solution.noises, problem.rest) >= problem.cutoff
-        given_up = Worlds.of(question.x, question.u).copy()
+        dear = problem.cost.value(solution.noises, problem.rest) >= left
+        given_up = Worlds.of(dict(question.x), dict(question.u)).copy()
         given_up.status.fill_(int(SolverStatus.INCOMPLETE_SEARCH))
         rows = (~dear).nonzero().squeeze(-1)
         if len(rows):

@@ -35,6 +35,9 @@ from deepbc.queries.search_model import in_noise_precision, relaxed
 from deepbc.scm import SCM
 from deepbc.solvers.problem import MIN_WEIGHT
 
+# The weight of a noise that may not move, and by how much it is taken to have moved where no parent does.
+PENALTY, FROZEN = 1e6, 1e-4
+
 
 @dataclass(frozen=True, slots=True)
 class Tangent:
@@ -140,7 +143,8 @@ class RestModel:
         if name in self.roles.scope:
             return self.distance.moved(name, law.nearest(x, joined, rest), rest)
         if not isinstance(law, Discrete):
-            return rest.new_zeros(len(rest))
+            moved = (law.nearest(x, joined, rest) - rest).abs().amax(-1)
+            return torch.where(moved > FROZEN, torch.inf, 0.0).to(rest)
 
         return torch.where(law.region(x, x, joined).excess(rest).amax(-1) > 0, torch.inf, 0.0).to(rest)
 
@@ -151,12 +155,15 @@ class RestModel:
         return x if isinstance(law, Discrete) else law.reduce(x)
 
     def imply(self, name: str, z: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Normal:
-        """What the noise costs that a value implies while its parents move; as in `settle`, of a reduced value."""
+        """What the noise costs that a value implies while its parents move, by what `reduce` made of the value.
+
+        One that may not move has the quadratic penalty, whose minimum is below that of the constraint.
+        """
         rest, joined = self.question.u[name][row], self._joined(name, row, parents)
         u, by_moving = _imply(self.scm.mechanisms[name], z, joined, rest, _moving(parents))
         jacobian = _through(by_moving, parents)
         assert jacobian is not None  # noqa: S101 # a parent moves
-        residual, weight = u - rest, self._weight(name)
+        residual, weight = u - rest, self._weight(name) if name in self.roles.scope else PENALTY
         squared, gradient = residual.square().sum(-1), (jacobian * residual.unsqueeze(-1)).sum(-2)
         if isinstance(self.scm.mechanisms[name], Discrete) and residual.shape[-1] > 1:
             length = squared.sqrt().clamp_min(torch.finfo(squared.dtype).tiny).unsqueeze(-1)

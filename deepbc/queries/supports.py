@@ -33,11 +33,11 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
     every = torch.arange(question.rows, device=scm.device)
     best: Worlds | None = None
 
-    def attempt(rows: Tensor, scope: tuple[str, ...]) -> Tensor:
-        """Solves rows with a scope, keeps what is better, and returns its cost."""
+    def attempt(rows: Tensor, scope: tuple[str, ...], cutoff: Tensor | None = None) -> Tensor:
+        """Solves rows with a scope, keeps what is better, and returns its cost; infinite from the cutoff on."""
         nonlocal best
         part = question.select(rows)
-        found = solve(replace(search, solver=rule.solver, scope=scope), part, select(aims, rows))
+        found = solve(replace(search, solver=rule.solver, scope=scope), part, select(aims, rows), cutoff)
         cost = found.cost(part.u, search.distance)
         if best is None:
             best = found
@@ -46,8 +46,9 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
         return cost
 
     if rule.sets is not None or len(movable) <= rule.keep:
-        for scope in rule.sets or (movable,):
-            attempt(every, scope)
+        # Sets that meet what is asked by its own noise are fast, and what they cost bounds the others.
+        for scope in sorted(rule.sets or (movable,), key=lambda scope: not set(aims) <= {*scope}):
+            attempt(every, scope, None if best is None else best.cost(question.u, search.distance))
     else:
         _grow_supports(search, question, aims, movable, rule, attempt)
     assert best is not None  # noqa: S101 # there is a set
@@ -61,7 +62,7 @@ def _grow_supports(
     aims: Mapping[str, Asked],
     movable: tuple[str, ...],
     rule: SupportSearch,
-    attempt: Callable[[Tensor, tuple[str, ...]], Tensor],
+    attempt: Callable[[Tensor, tuple[str, ...], Tensor | None], Tensor],
 ) -> None:
     """Tries the set that moves most in a solution with all, and the set that grows one by one."""
     first = solve(replace(search, solver=rule.solver), question, aims)
@@ -70,9 +71,9 @@ def _grow_supports(
     for rank in range(rule.keep):
         cost = torch.full_like(moved, torch.inf)
         for rows, scope in rows_of_sets(kept, movable):
-            for k, name in enumerate(movable):
+            for k, name in sorted(enumerate(movable), key=lambda each: each[1] not in aims):
                 if name not in scope:
-                    cost[rows, k] = attempt(rows, (*scope, name))
+                    cost[rows, k] = attempt(rows, (*scope, name), cost[rows].amin(-1))
         # Where no variable reaches it alone, that which moves most.
         fallback = torch.where(kept, -torch.inf, moved).argmax(-1)
         chosen = torch.where(cost.isinf().all(-1), fallback, cost.argmin(-1))
@@ -80,7 +81,7 @@ def _grow_supports(
         if rank + 1 == rule.keep:
             largest = torch.zeros_like(kept).scatter(-1, moved.topk(rule.keep, -1).indices, True)
             for rows, scope in rows_of_sets(largest, movable):
-                attempt(rows, scope)
+                attempt(rows, scope, cost[rows].amin(-1))
 
 
 def rows_of_sets(kept: Tensor, names: Sequence[str]) -> list[tuple[Tensor, tuple[str, ...]]]:

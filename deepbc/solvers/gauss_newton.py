@@ -373,6 +373,7 @@ class _Iterate:
 
 def _promising(problem: Problem, cost: Tensor, decrement: Tensor) -> Tensor:
     """Whether runs of a problem with a cutoff may still fall below it."""
+    assert problem.cutoff is not None  # noqa: S101 # the caller asked
     # Half the squared Newton decrement is the decrease that the model predicts.
     predicted = decrement * (problem.cost.scale + cost) / 2
 
