@@ -69,6 +69,10 @@ class Categorical(Discrete):
         check_between(offset, 0.0, torch.inf, "Categorical offset")
         self.temperature, self.offset = temperature, offset
 
+    @property
+    def shifts(self) -> bool:
+        return not self.bent and not any(each.bounded and not each.discrete for each in self.bound.parents)
+
     def settings(self) -> dict[str, Any]:
         return {"hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}
 

@@ -51,6 +51,10 @@ class Integer(Discrete):
             raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {chosen!r}.")
         self.law = chosen
 
+    @property
+    def shifts(self) -> bool:
+        return self.law.affine
+
     def settings(self) -> dict[str, Any]:
         return {"law": type(self.law)(**self.law.settings())}
 

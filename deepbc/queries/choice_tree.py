@@ -28,7 +28,7 @@ from deepbc.mechanisms import Discrete
 from deepbc.numerics.batched import concat_last, join, repeat, select
 from deepbc.queries.asked import Asked
 from deepbc.queries.question import Question
-from deepbc.queries.rest_model import Normal, RestModel, Tangent
+from deepbc.queries.rest_model import Normal, RestModel, Sides, Tangent
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns
 from deepbc.scm import SCM
@@ -39,6 +39,8 @@ REACH_SD, MAX_WHOLE = 5.0, 512
 # A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
 # networks none cost less than its model over 1.5. An exact model is one to this rounding.
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
+# The part of a step's effect on a noise that is confined by which a model that is not exact may be wrong.
+SLACK = 0.5
 # About so many numbers are in memory at once, for more and more rows by this factor. Numbers of combinations are below
 # the last.
 MOST_NUMBERS, GROWTH, LARGEST_KEY = 16_000_000, 8, 2**62
@@ -81,6 +83,7 @@ class _Nodes:
         bound: A lower bound of the cost: what the variables cost none of whose parents can move.
         cost: The least cost by the model at rest.
         normal: The normal equations of what the others cost; None while there are none.
+        sides: The sides of regions that noises which may not move must stay in; None while there are none.
         ids: For each variable so far the place of its value and derivative among its tangents.
     """
 
@@ -88,6 +91,7 @@ class _Nodes:
     bound: Tensor
     cost: Tensor
     normal: Normal | None
+    sides: Sides | None
     ids: Mapping[str, Tensor]
 
     def charge(self, cost: Tensor) -> "_Nodes":
@@ -179,7 +183,7 @@ class ChoiceTree:
         """Goes down the tree for some rows, and marks those that lose choices; the numbers in memory come second."""
         roles, nothing, peak = self.roles, limit.new_zeros(len(rows)), 0
         tangents: dict[str, Tangent] = {}
-        nodes = _Nodes(rows, nothing, nothing, None, {})
+        nodes = _Nodes(rows, nothing, nothing, None, None, {})
         for name in roles.names:
             if name in self.values:
                 tangents[name] = Tangent(self.values[name], None)
@@ -214,8 +218,15 @@ class ChoiceTree:
             grown = select(nodes, parent).charge(cost[value, which[parent]])
         else:
             value, parent = self.legal[name].index_select(1, nodes.row).nonzero().unbind(-1)
-            normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
-            grown, kept = self._add(select(nodes, parent), normal, limit)
+            grown = select(nodes, parent)
+            if name in self.roles.scope:
+                normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
+            else:
+                normal = None
+                parents = self._parents(nodes, tangents, name, parent)
+                sides = self.model.confine(name, self.values[name][value], grown.row, parents)
+                grown = replace(grown, sides=sides.and_others(grown.sides))
+            grown, kept = self._add(grown, normal, limit)
             value = value[kept]
         complete[grown.row[self.edges[name][value, grown.row]]] = False
 
@@ -237,11 +248,15 @@ class ChoiceTree:
 
     def _add(self, nodes: _Nodes, normal: Normal | None, limit: Tensor) -> tuple[_Nodes, Tensor]:
         """Adds normal equations to nodes, and keeps those that may lie below the limit, whose numbers come second."""
-        if normal is not None:
-            normal = (nodes.normal or self.model.empty()).plus(normal)
-            cost = nodes.bound + normal.minimum().clamp_min(0)
+        if self.distance.squared and (normal is not None or nodes.sides is not None):
+            total = nodes.normal or self.model.empty()
+            normal = total if normal is None else total.plus(normal)
+            slack = 0.0 if self.model.exact else SLACK
+            least = normal.minimum() if nodes.sides is None else normal.minimum_within(nodes.sides, slack)
+            cost = nodes.bound + least.clamp_min(0)
             # Where the model is no number the bound alone counts.
-            nodes = replace(nodes, normal=normal, cost=torch.where(cost.isfinite(), cost, nodes.bound))
+            cost = torch.where(cost.isnan(), nodes.bound, cost)
+            nodes = replace(nodes, normal=normal.expand(len(cost)), cost=cost)
         kept = (self.least(nodes.bound, nodes.cost) < limit[nodes.row]).nonzero().squeeze(-1)
 
         return select(nodes, kept), kept

@@ -17,7 +17,7 @@ References:
     Numerical Optimization (Nocedal and Wright, 2006), section 10.3: Gauss-Newton.
 """
 
-__all__ = ["Normal", "RestModel", "Tangent"]
+__all__ = ["Normal", "RestModel", "Sides", "Tangent"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,16 +70,57 @@ class Normal:
         """Adds the cost of another, choice by choice."""
         return Normal(self.constant + other.constant, self.gradient + other.gradient, self.hessian + other.hessian)
 
+    def expand(self, choices: int) -> "Normal":
+        """The same for so many choices, where it is one that stands for all."""
+        parts = (self.constant, self.gradient, self.hessian)
+
+        return Normal(*(each.expand(choices, *each.shape[1:]) for each in parts))
+
     def minimum(self) -> Tensor:
         """The least cost of any step, with shape `(*choices,)`; NaN where there is no number."""
         if not self.gradient.shape[-1]:
             return self.constant
+
+        return self.constant - (self.gradient * self._solve(self.gradient.unsqueeze(-1)).squeeze(-1)).sum(-1)
+
+    def minimum_within(self, sides: "Sides", slack: float) -> Tensor:
+        """The least cost of a step that meets any one of some sides, the dearest: less than what all of them cost."""
+        step = -self._solve(self.gradient.unsqueeze(-1))
+        turned = (sides.slope @ step).squeeze(-1)
+        outside = (sides.excess + turned - slack * turned.abs()).clamp_min(0.0)
+        compliance = (sides.slope * self._solve(sides.slope.mT).mT).sum(-1)
+        rise = torch.where(outside > 0, outside.square() / compliance, 0.0).amax(-1)
+
+        return self.minimum() + rise
+
+    def _solve(self, sides: Tensor) -> Tensor:
+        """Solves with the Hessian, for `(*choices, free, sides)`."""
         if self.gradient.shape[-1] == 1:
-            return self.constant - (self.gradient.square() / self.hessian.squeeze(-1)).squeeze(-1)
+            return sides / self.hessian
 
-        solved: Tensor = torch.linalg.solve_ex(self.hessian, self.gradient.unsqueeze(-1))[0].squeeze(-1)
+        solved: Tensor = torch.linalg.solve_ex(self.hessian, sides)[0]
 
-        return self.constant - (self.gradient * solved).sum(-1)
+        return solved
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    r"""The sides of regions that noises at rest may not leave: :math:`e + E \delta \le 0`.
+
+    Args:
+        excess: How far they are outside at rest, with shape `(choices, sides)`.
+        slope: The derivatives of that by a step, with shape `(choices, sides, free)`.
+    """
+
+    excess: Tensor
+    slope: Tensor
+
+    def and_others(self, other: "Sides | None") -> "Sides":
+        """Adds other sides of the same choices."""
+        if other is None:
+            return self
+
+        return Sides(torch.cat([self.excess, other.excess], -1), torch.cat([self.slope, other.slope], -2))
 
 
 class RestModel:
@@ -100,7 +141,7 @@ class RestModel:
         self.question, self.roles, self.distance = question, roles, distance
         self.sizes = {name: self.scm.mechanisms[name].free_noise_dim for name in roles.free}
         self.free = sum(self.sizes.values())
-        still = {*roles.fixed, *roles.settled}
+        still = {*roles.fixed, *roles.settled, *(name for name in roles.kept if self._shifts(name))}
         #: Whether all that moves is affine, so that the model is exact, or a lower bound.
         self.exact = all(self.scm.mechanisms[name].affine for name in roles.names if name not in still)
 
@@ -170,6 +211,21 @@ class RestModel:
             jacobian = (gradient / length).unsqueeze(-2)
 
         return Normal(weight * squared, weight * gradient, weight * _product(jacobian.mT, jacobian))
+
+    def confine(self, name: str, x: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Sides:
+        """The sides of the region of a value of a discrete variable whose noise may not move, while its parents do."""
+        law, rest, joined = self.scm.mechanisms[name], self.question.u[name][row], self._joined(name, row, parents)
+        assert isinstance(law, Discrete)  # noqa: S101 # its variable is
+        excess, (by_parents,) = value_and_jacobian(lambda parents: law.region(x, x, parents).excess(rest), joined)
+        slope = _through(by_parents[..., _moving(parents)], parents)
+        assert slope is not None  # noqa: S101 # a parent moves
+
+        return Sides(excess, slope)
+
+    def _shifts(self, name: str) -> bool:
+        law = self.scm.mechanisms[name]
+
+        return isinstance(law, Discrete) and law.shifts
 
     def _joined(self, name: str, row: Tensor, parents: Mapping[str, Tangent]) -> Tensor:
         return concat_last([each.x for each in parents.values()], self.question.x[name][row][:, :0])
