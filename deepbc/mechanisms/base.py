@@ -85,6 +85,11 @@ class Mechanism(Learner):
         return False
 
     @property
+    def shifts(self) -> bool:
+        """Whether the noise that a given value implies, or the sides of its region, are affine in the parents."""
+        return self.affine
+
+    @property
     def differentiable(self) -> bool:
         """Whether derivatives tell how its value moves; those of a model of another library may be 0 everywhere."""
         return True

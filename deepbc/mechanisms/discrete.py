@@ -32,11 +32,6 @@ class Discrete(Mechanism):
     soft: bool = False
     guided: bool = False
 
-    @property
-    def shifts(self) -> bool:
-        """Whether parents do nothing but shift its regions by an affine function, so that their sides are affine."""
-        return False
-
     def region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region:
         r"""Finds all noises that lead to values from one to another.
 

@@ -53,7 +53,7 @@ class Integer(Discrete):
 
     @property
     def shifts(self) -> bool:
-        return self.law.affine
+        return self.law.shifts
 
     def settings(self) -> dict[str, Any]:
         return {"law": type(self.law)(**self.law.settings())}

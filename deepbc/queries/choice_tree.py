@@ -39,8 +39,6 @@ REACH_SD, MAX_WHOLE = 5.0, 512
 # A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
 # networks none cost less than its model over 1.5. An exact model is one to this rounding.
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
-# The part of a step's effect on a noise that is confined by which a model that is not exact may be wrong.
-SLACK = 0.5
 # About so many numbers are in memory at once, for more and more rows by this factor. Numbers of combinations are below
 # the last.
 MOST_NUMBERS, GROWTH, LARGEST_KEY = 16_000_000, 8, 2**62
@@ -218,14 +216,12 @@ class ChoiceTree:
             grown = select(nodes, parent).charge(cost[value, which[parent]])
         else:
             value, parent = self.legal[name].index_select(1, nodes.row).nonzero().unbind(-1)
-            grown = select(nodes, parent)
-            if name in self.roles.scope:
-                normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
-            else:
+            if self._frozen(name):
+                grown = self._confine(select(nodes, parent), tangents, name, self.values[name][value])
                 normal = None
-                parents = self._parents(nodes, tangents, name, parent)
-                sides = self.model.confine(name, self.values[name][value], grown.row, parents)
-                grown = replace(grown, sides=sides.and_others(grown.sides))
+            else:
+                grown = select(nodes, parent)
+                normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
             grown, kept = self._add(grown, normal, limit)
             value = value[kept]
         complete[grown.row[self.edges[name][value, grown.row]]] = False
@@ -235,10 +231,12 @@ class ChoiceTree:
     def _charge(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor) -> _Nodes:
         """Adds what the noise costs that is implied by the value that is asked of a variable."""
         every = torch.arange(len(nodes.row), device=nodes.row.device)
+        if not self._settled(tangents, name) and self._frozen(name):
+            nodes = self._confine(nodes, tangents, name, self.aims[name].lower[nodes.row])
+            return self._add(nodes, None, limit)[0]
         if not self._settled(tangents, name):
-            return self._add(nodes, self._implied(nodes, tangents, name, None, torch.zeros_like(every), every), limit)[
-                0
-            ]
+            normal = self._implied(nodes, tangents, name, None, torch.zeros_like(every), every)
+            return self._add(nodes, normal, limit)[0]
 
         first, inverse = self._alike(nodes, tangents, name, by_row=True)
         row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)
@@ -246,13 +244,25 @@ class ChoiceTree:
 
         return select(nodes, (self.least(nodes.bound, nodes.cost) < limit[nodes.row]).nonzero().squeeze(-1))
 
+    def _frozen(self, name: str) -> bool:
+        """Whether a variable is a discrete one whose noise may not move."""
+        return name in self.roles.discrete and name not in self.roles.scope
+
+    def _confine(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, x: Tensor) -> _Nodes:
+        """Adds the sides of the regions of a variable whose noise may not move, at a value of each node."""
+        if not self.model.takes_part(name):
+            return nodes
+        every = torch.arange(len(nodes.row), device=nodes.row.device)
+        sides = self.model.confine(name, x, nodes.row, self._parents(nodes, tangents, name, every))
+
+        return replace(nodes, sides=sides.and_others(nodes.sides))
+
     def _add(self, nodes: _Nodes, normal: Normal | None, limit: Tensor) -> tuple[_Nodes, Tensor]:
         """Adds normal equations to nodes, and keeps those that may lie below the limit, whose numbers come second."""
         if self.distance.squared and (normal is not None or nodes.sides is not None):
             total = nodes.normal or self.model.empty()
             normal = total if normal is None else total.plus(normal)
-            slack = 0.0 if self.model.exact else SLACK
-            least = normal.minimum() if nodes.sides is None else normal.minimum_within(nodes.sides, slack)
+            least = normal.minimum() if nodes.sides is None else normal.minimum_within(nodes.sides)
             cost = nodes.bound + least.clamp_min(0)
             # Where the model is no number the bound alone counts.
             cost = torch.where(cost.isnan(), nodes.bound, cost)
@@ -278,8 +288,7 @@ class ChoiceTree:
 
         Without values it is the one that is asked. None where that noise may not move, and nothing is known.
         """
-        frozen = name not in self.roles.scope
-        if not self.distance.squared or (frozen and name in self.roles.discrete):
+        if not self.model.takes_part(name):
             return None
         first, inverse = self._alike(nodes, tangents, name, by_row=True)
         row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)

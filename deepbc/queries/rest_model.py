@@ -83,11 +83,10 @@ class Normal:
 
         return self.constant - (self.gradient * self._solve(self.gradient.unsqueeze(-1)).squeeze(-1)).sum(-1)
 
-    def minimum_within(self, sides: "Sides", slack: float) -> Tensor:
+    def minimum_within(self, sides: "Sides") -> Tensor:
         """The least cost of a step that meets any one of some sides, the dearest: less than what all of them cost."""
         step = -self._solve(self.gradient.unsqueeze(-1))
-        turned = (sides.slope @ step).squeeze(-1)
-        outside = (sides.excess + turned - slack * turned.abs()).clamp_min(0.0)
+        outside = (sides.excess + (sides.slope @ step).squeeze(-1)).clamp_min(0.0)
         compliance = (sides.slope * self._solve(sides.slope.mT).mT).sum(-1)
         rise = torch.where(outside > 0, outside.square() / compliance, 0.0).amax(-1)
 
@@ -141,9 +140,13 @@ class RestModel:
         self.question, self.roles, self.distance = question, roles, distance
         self.sizes = {name: self.scm.mechanisms[name].free_noise_dim for name in roles.free}
         self.free = sum(self.sizes.values())
-        still = {*roles.fixed, *roles.settled, *(name for name in roles.kept if self._shifts(name))}
+        moving = [name for name in roles.names if name not in {*roles.fixed, *roles.settled}]
+        confined = [name for name in roles.met if name not in roles.scope and self._parents_move(name)]
+        #: Whether noises that may not move are implied by parents that do, all of it by affine functions: then these
+        #: take part as constraints, and noises of classes and whole numbers, which shift by kinks, do not.
+        self.confined = bool(confined) and all(self._affine(name) for name in moving)
         #: Whether all that moves is affine, so that the model is exact, or a lower bound.
-        self.exact = all(self.scm.mechanisms[name].affine for name in roles.names if name not in still)
+        self.exact = self.confined or all(self.scm.mechanisms[name].affine for name in moving)
 
     def empty(self) -> Normal:
         """The cost of the noises that are sought alone, for one choice that stands for all."""
@@ -222,10 +225,21 @@ class RestModel:
 
         return Sides(excess, slope)
 
-    def _shifts(self, name: str) -> bool:
+    def takes_part(self, name: str) -> bool:
+        """Whether what the noise costs that a value implies takes part, where a parent of the variable moves."""
+        discrete, free = name in self.roles.discrete, name in self.roles.scope
+
+        return self.distance.squared and (not (discrete and self.confined) if free else self.confined)
+
+    def _parents_move(self, name: str) -> bool:
+        still = {*self.roles.fixed, *self.roles.met}
+
+        return not still.issuperset(self.scm.graph.parents(name))
+
+    def _affine(self, name: str) -> bool:
         law = self.scm.mechanisms[name]
 
-        return isinstance(law, Discrete) and law.shifts
+        return law.shifts if name in self.roles.met else law.affine
 
     def _joined(self, name: str, row: Tensor, parents: Mapping[str, Tangent]) -> Tensor:
         return concat_last([each.x for each in parents.values()], self.question.x[name][row][:, :0])
