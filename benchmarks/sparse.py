@@ -38,6 +38,7 @@ def main(rows: int, first: int) -> None:
             few = torch.stack([moved > 0 for moved in cf.moved.values()]).sum(0) <= 2
             found += np.where(held & few.numpy(), cf.distance.numpy(), np.inf).tolist()
         truth += [best_pair(scm, frame.iloc[[k]], target, asked[k]) for k in range(EACH)]
+        print(f"model {seed} asked", flush=True)
         for k in range(EACH):
             exhaustive, greedy, least = costs["exhaustive"][k - EACH], costs["greedy"][k - EACH], truth[k - EACH]
             if exhaustive > 1.001 * least + 1e-9:

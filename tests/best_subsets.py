@@ -15,11 +15,15 @@ POINTS, COARSE, FINE, REFINED, BEST, HALVINGS = 1201, 121, 41, 4, 4, 60
 FARTHEST, GAP = 10.0, 1e-7
 
 
-def best_pair(scm, row, target, asked):
-    """The least squared distance at which a number is as asked while no more than two variables' noises move."""
+def best_pair(scm, row, target, asked, pair=None):
+    """The least squared distance at which a number is as asked while the noises of any two variables, or a pair, move.
+
+    A distance above the square of `FARTHEST` is infinite.
+    """
     best = torch.inf
     names = [name for name in scm.graph.order if name in {target, *scm.graph.ancestors(target)}]
-    for pair in sorted(itertools.combinations(names, min(2, len(names))), key=lambda pair: target not in pair):
+    pairs = [pair] if pair else itertools.combinations(names, min(2, len(names)))
+    for pair in sorted(pairs, key=lambda pair: target not in pair):
         best = min(best, _Pair(scm, row, target, asked, names, pair).least(min(FARTHEST, math.sqrt(best))))
     return best
 

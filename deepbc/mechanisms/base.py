@@ -58,8 +58,9 @@ class Mechanism(Learner):
     3. Set `domain` to what its values are, `exact` to whether `abduct` inverts `predict` (if not, write `_abduct` and
        `loss`), `noise_dim` if it is not the dimension of the value, and `default_training` if it trains.
     4. Hooks with defaults: the other class attributes and properties, `rows_needed`, `_log_prob`, `_nearest`, `_draw`
-       and `_clipped`; where it knows its own derivatives `predict_and_jacobian` and `abduct_and_jacobian`; and for what
-       of an abduction depends on the value alone `reduce`, `abduct_reduced` and `invert_reduced`.
+       and `_clipped`; where it knows its own derivatives `predict_and_jacobian` and `abduct_and_jacobian`, by those
+       components of the parents that are `moving`; and for what of an abduction depends on the value alone `reduce`,
+       `abduct_reduced` and `invert_reduced`.
     5. Run `deepbc.testing.check_mechanism` on it.
     """
 

@@ -94,15 +94,14 @@ class ModeProblem:
         problem = replace(problem, cutoff=left)
         solution = self.solver.solve(problem)
         dear = problem.cost.value(solution.noises, problem.rest) >= left
-        given_up = Worlds.of(dict(question.x), dict(question.u)).copy()
-        given_up.status.fill_(int(SolverStatus.INCOMPLETE_SEARCH))
+        worlds = Worlds.given_up(question.x, question.u)
         rows = (~dear).nonzero().squeeze(-1)
         if len(rows):
             some = replace(self, aims=select(self.aims, rows))
             found = some._finish(question.select(rows), select(problem.given, rows), select(solution, rows))
-            given_up.put(rows, found)
+            worlds.put(rows, found)
 
-        return given_up
+        return worlds
 
     def _finish(self, question: Question, context: Context, solution: Solution) -> Worlds:
         """Completes rows, and says how each ended."""

@@ -96,8 +96,7 @@ def _solve_discrete(
     if cutoff is None:
         return _solve_again(search, question, aims, found, pinned, choose.follow)
 
-    every = Worlds.of(dict(question.x), dict(question.u)).copy()
-    every.status.fill_(int(SolverStatus.INCOMPLETE_SEARCH))
+    every = Worlds.given_up(question.x, question.u)
     every.certainty.copy_(found.certainty)
     # Rows without a cutoff are told how they failed.
     rows = ((found.cost(inner.u, search.distance) < cutoff) | cutoff.isinf()).nonzero().squeeze(-1)
