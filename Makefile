@@ -68,6 +68,7 @@ bench: $(READY)  ## Speed, as ratios in one run.
 	$(BIN)/python benchmarks/mode.py
 	$(BIN)/python benchmarks/samples.py
 	$(BIN)/python benchmarks/batch.py
+	$(BIN)/python benchmarks/sparse.py
 
 clean:  ## Remove what was made.
 	rm -rf .venv .venv-lowest .venv-wheel demo dist site .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -29,8 +29,9 @@ from deepbc.scm.model import SCM
 from deepbc.storage import MANIFEST, locked, make_folder, write_bytes
 
 BAD = "bad row"
-# A table has about so many parts by default, none of fewer rows than the next and none of more than the last.
-PARTS, LEAST_PART, LARGEST_PART = 16, 1024, 50_000
+# A table has so many parts by default, more if one would have more rows than the last. Smaller tables have fewer, of no
+# more than 2,048 rows, but a multiple of 4, so that a few cores end together; those of up to 1,024 rows have one.
+PARTS, TOGETHER, SMALLEST_PART, SMALL_PART, LARGEST_PART = 16, 4, 1024, 2048, 50_000
 GAPPED = {"f": "float64", "i": "Int64", "b": "boolean", "O": "string"}
 # No variable has this name.
 REASON = "\0reason"
@@ -79,7 +80,8 @@ def run_batch(
         request: What is asked for; not samples.
         out: The table of answers to write, with the number of each row in `row`.
         ids: Columns of the table that are copied to the front of the answers, as they are.
-        rows: How many rows are asked at a time; by default a sixteenth of the table, from 1,024 to 50,000.
+        rows: How many rows are asked at a time; by default a sixteenth of the table, of small ones more, at most
+            50,000.
         workers: How many such parts are asked side by side; None is one for each core.
         show: Whether to show a progress bar; None shows it on a terminal.
     """
@@ -106,7 +108,7 @@ def run_batch(
     make_folder(out.parent)
     with locked(out):
         total = count_rows(data)
-        rows = rows or min(LARGEST_PART, max(LEAST_PART, -(-total // PARTS)))
+        rows = rows or _rows_of_parts(total)
         work = _Work(scm, Path(model), Path(data), request, out, rows, nothing, ids)
         asked, converged, bad = work.answer(-(-total // rows), workers, show)
 
@@ -209,6 +211,15 @@ def _own_names(nothing: pandas.DataFrame) -> list[str]:
     A variable may have one of them: that column then is called otherwise, as in the frame of an answer.
     """
     return [f"answer {name}" if name in nothing else name for name in ("row", "reason")]
+
+
+def _rows_of_parts(total: int) -> int:
+    """How many rows of a table are asked at a time."""
+    if total <= SMALLEST_PART:
+        return total
+    parts = min(PARTS, TOGETHER * -(-total // (TOGETHER * SMALL_PART)))
+
+    return min(LARGEST_PART, -(-total // parts))
 
 
 def _read_ids(ids: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from deepbc._validation import check_batches
 from deepbc.data.variables import Family
 from deepbc.errors import DataError, NotFittedError, SettingError
 from deepbc.mechanisms.derivatives import invert_by_autograd, value_and_gradients
+from deepbc.nn.mlp_jacobian import ALL, Moving
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 from deepbc.training.trainer import Learner, Split, Train, Training
 
@@ -57,8 +58,9 @@ class Mechanism(Learner):
     3. Set `domain` to what its values are, `exact` to whether `abduct` inverts `predict` (if not, write `_abduct` and
        `loss`), `noise_dim` if it is not the dimension of the value, and `default_training` if it trains.
     4. Hooks with defaults: the other class attributes and properties, `rows_needed`, `_log_prob`, `_nearest`, `_draw`
-       and `_clipped`; where it knows its own derivatives `predict_and_jacobian` and `abduct_and_jacobian`; and for what
-       of an abduction depends on the value alone `reduce`, `abduct_reduced` and `invert_reduced`.
+       and `_clipped`; where it knows its own derivatives `predict_and_jacobian` and `abduct_and_jacobian`, by those
+       components of the parents that are `moving`; and for what of an abduction depends on the value alone `reduce`,
+       `abduct_reduced` and `invert_reduced`.
     5. Run `deepbc.testing.check_mechanism` on it.
     """
 
@@ -82,6 +84,11 @@ class Mechanism(Learner):
     def affine(self) -> bool:
         """Whether its value is an affine function of noise and parents, so that models of first order are exact."""
         return False
+
+    @property
+    def shifts(self) -> bool:
+        """Whether the noise that a given value implies, or the sides of its region, are affine in the parents."""
+        return self.affine
 
     @property
     def differentiable(self) -> bool:
@@ -240,25 +247,27 @@ class Mechanism(Learner):
         """Computes the noise as `abduct` does, from what `reduce` made of the value."""
         return self._abduct(z, parents)
 
-    def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def predict_and_jacobian(self, u: Tensor, parents: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor, Tensor]:
         r"""Computes a lone number as `predict` does, with its derivatives.
 
         Args:
             u: Noise :math:`u`, with shape `(rows, 1)`, or `(rows, 0)` where there is none.
             parents: Parents :math:`x_{pa}`, with shape `(rows, parents)`.
+            moving: Which components of the parents are derived by: their numbers, or all.
 
         Returns:
-            The values, with shape `(rows, 1)`, and their derivatives by noise and parents, of the shapes of these.
+            The values, with shape `(rows, 1)`, and their derivatives by noise, of its shape, and by the parents, with
+            shape `(rows, moving)`.
         """
         x, (by_noise, by_parents) = value_and_gradients(self._predict, u, parents)
 
-        return x, by_noise, by_parents
+        return x, by_noise, by_parents[:, moving]
 
-    def abduct_and_jacobian(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+    def abduct_and_jacobian(self, z: Tensor, parents: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor]:
         """Computes the noise of a lone number from what `reduce` made of it, and its derivatives by the parents."""
         u, (by_parents,) = value_and_gradients(lambda parents: self.abduct_reduced(z, parents), parents)
 
-        return u, by_parents
+        return u, by_parents[:, moving]
 
     def invert(self, x: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the noise as `abduct` does, `(*batch, noise)`, with its log-volume, `(*batch,)`."""

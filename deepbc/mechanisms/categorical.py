@@ -31,6 +31,7 @@ from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.links import Inputs
 from deepbc.mechanisms.regions import Interval, Region, Wedge
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
+from deepbc.nn.mlp_jacobian import ALL, Moving
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, log_mass
 from deepbc.training.trainer import Split, Train
 
@@ -68,6 +69,10 @@ class Categorical(Discrete):
         check_between(offset, 0.0, torch.inf, "Categorical offset")
         self.temperature, self.offset = temperature, offset
 
+    @property
+    def shifts(self) -> bool:
+        return not self.bent and not any(each.bounded and not each.discrete for each in self.bound.parents)
+
     def settings(self) -> dict[str, Any]:
         return {"hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}
 
@@ -101,15 +106,15 @@ class Categorical(Discrete):
 
         return linear + self.network(scaled, slice(None)).squeeze(-2) if self.bent else linear
 
-    def _means_and_jacobian(self, parents: Tensor) -> tuple[Tensor, Tensor]:
-        """The means, and their derivatives by the parents, with shape `(rows, noise, parents)`."""
+    def _means_and_jacobian(self, parents: Tensor, moving: Moving) -> tuple[Tensor, Tensor]:
+        """The means, and their derivatives by the parents that move, with shape `(rows, noise, moving)`."""
         scaled, into = self.inputs.inward_and_derivative(parents)
-        means, slopes = self.shift + scaled @ self.slope, self.slope.mT.expand(len(parents), -1, -1)
+        means, slopes = self.shift + scaled @ self.slope, self.slope[moving].mT.expand(len(parents), -1, -1)
         if self.bent and isinstance(self.network, Conditioner):
-            added, turned = self.network.derive(scaled)
+            added, turned = self.network.derive(scaled, moving)
             means, slopes = means + added, slopes + turned
 
-        return means, slopes * into.unsqueeze(-2)
+        return means, slopes * into[:, moving].unsqueeze(-2)
 
     def _ends(self) -> Tensor:
         """The cut points between minus and plus infinity, with shape `(classes + 1,)`."""
@@ -119,8 +124,10 @@ class Categorical(Discrete):
 
         return torch.cat([-outer, inner, outer])
 
-    def nearest_and_jacobian(self, x: Tensor, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        means, by_parents = self._means_and_jacobian(parents)
+    def nearest_and_jacobian(
+        self, x: Tensor, parents: Tensor, u: Tensor, moving: Moving = ALL
+    ) -> tuple[Tensor, Tensor]:
+        means, by_parents = self._means_and_jacobian(parents, moving)
         nearest, by_shift = self._region_at(x, x, means).nearest_and_jacobian(u)
 
         # A region shifts against its means.

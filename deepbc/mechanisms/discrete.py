@@ -16,6 +16,7 @@ from torch import Tensor
 from deepbc.mechanisms.base import Mechanism
 from deepbc.mechanisms.derivatives import value_and_jacobian
 from deepbc.mechanisms.regions import Region
+from deepbc.nn.mlp_jacobian import ALL, Moving
 
 
 class Discrete(Mechanism):
@@ -41,20 +42,23 @@ class Discrete(Mechanism):
         """
         return self._region(lower, upper, parents)
 
-    def nearest_and_jacobian(self, x: Tensor, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def nearest_and_jacobian(
+        self, x: Tensor, parents: Tensor, u: Tensor, moving: Moving = ALL
+    ) -> tuple[Tensor, Tensor]:
         """Computes the noise that `nearest` does, and its derivatives by the parents.
 
         Args:
             x: Values, with shape `(rows, value)`.
             parents: Parents, with shape `(rows, parents)`.
             u: Noise, with shape `(rows, noise)`.
+            moving: Which components of the parents are derived by.
 
         Returns:
-            The noise, with shape `(rows, noise)`, and its derivatives, with shape `(rows, noise, parents)`.
+            The noise, with shape `(rows, noise)`, and its derivatives, with shape `(rows, noise, moving)`.
         """
         nearest, (by_parents,) = value_and_jacobian(lambda parents: self._nearest(x, parents, u), parents)
 
-        return nearest, by_parents
+        return nearest, by_parents[..., moving]
 
     def softened(self, *, hard: bool = False) -> Self:
         """The same law, with the same weights, whose values change smoothly with the noise.

@@ -32,6 +32,7 @@ from deepbc.mechanisms.layers import Affine, Layer, find_noise, map_and_jacobian
 from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.mechanisms.splines import Spline
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
+from deepbc.nn.mlp_jacobian import ALL, Moving
 from deepbc.training.trainer import Split, Train
 
 LAYERS = ("affine", "constant affine", "spline", "conditional spline")
@@ -131,20 +132,21 @@ class Flow(Mechanism):
         return find_noise(z, self.inputs.inward(parents), self._inner())
 
     @torch.no_grad()
-    def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def predict_and_jacobian(self, u: Tensor, parents: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor, Tensor]:
         context, into = self.inputs.inward_and_derivative(parents)
-        y, by_noise, by_context = map_and_jacobian(u, context, [layer.outward_and_jacobian for layer in self._active()])
+        maps = [layer.outward_and_jacobian for layer in self._active()]
+        y, by_noise, by_context = map_and_jacobian(u, context, maps, moving)
         x, slope = self.outer.outward_and_derivative(y)
 
-        return x, slope * by_noise, slope * by_context * into
+        return x, slope * by_noise, slope * by_context * into[:, moving]
 
     @torch.no_grad()
-    def abduct_and_jacobian(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
+    def abduct_and_jacobian(self, z: Tensor, parents: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor]:
         context, into = self.inputs.inward_and_derivative(parents)
         maps = [layer.inward_and_jacobian for layer in reversed(self._inner())]
-        u, _, by_context = map_and_jacobian(z, context, maps)
+        u, _, by_context = map_and_jacobian(z, context, maps, moving)
 
-        return u, by_context * into
+        return u, by_context * into[:, moving]
 
     def invert_reduced(self, z: Tensor, parents: Tensor) -> tuple[Tensor, Tensor]:
         if self.value_dim > 1:

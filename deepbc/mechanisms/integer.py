@@ -23,6 +23,7 @@ from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.flow import Flow
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.regions import Interval, Region
+from deepbc.nn.mlp_jacobian import ALL, Moving
 from deepbc.numerics.seeding import generator
 from deepbc.training.trainer import Learner, Split, Train
 
@@ -50,6 +51,10 @@ class Integer(Discrete):
             raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {chosen!r}.")
         self.law = chosen
 
+    @property
+    def shifts(self) -> bool:
+        return self.law.shifts
+
     def settings(self) -> dict[str, Any]:
         return {"law": type(self.law)(**self.law.settings())}
 
@@ -66,17 +71,19 @@ class Integer(Discrete):
         self.law = self.law.bind(Family(continuous, family.parents), generator)
 
     @torch.no_grad()
-    def nearest_and_jacobian(self, x: Tensor, parents: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def nearest_and_jacobian(
+        self, x: Tensor, parents: Tensor, u: Tensor, moving: Moving = ALL
+    ) -> tuple[Tensor, Tensor]:
         interval = _between(self.law, x, x, parents)
         below, above = u <= interval.lower, u >= interval.upper
         bounds = self.law.bound.child.lower, self.law.bound.child.upper
         end = torch.where(below, x - 0.5, x + 0.5).clamp(*interior(*bounds, x.dtype))
-        _, by_parents = self.law.abduct_and_jacobian(self.law.reduce(end), parents)
+        _, by_parents = self.law.abduct_and_jacobian(self.law.reduce(end), parents, moving)
 
         return interval.nearest(u), torch.where(below | above, by_parents, 0.0).unsqueeze(-2)
 
-    def predict_and_jacobian(self, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, by_noise, by_parents = self.law.predict_and_jacobian(u, parents)
+    def predict_and_jacobian(self, u: Tensor, parents: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor, Tensor]:
+        x, by_noise, by_parents = self.law.predict_and_jacobian(u, parents, moving)
         if self.soft:
             return x, by_noise, by_parents
         guide = 1.0 if self.guided else 0.0

@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from deepbc.mechanisms.derivatives import value_and_gradients
 from deepbc.mechanisms.least_squares import least_squares
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
+from deepbc.nn.mlp_jacobian import Moving
 
 LARGEST_LOG_SCALE = 7.0
 
-# What comes out of a layer, and its derivatives by what comes in and by the context; None where that does not count.
+# What comes out of a layer, and its derivatives by what comes in and by what moves of the context; None where that does
+# not count.
 WithJacobian = tuple[Tensor, Tensor, Tensor | None]
 
 
@@ -38,19 +40,19 @@ class Layer(nn.Module, ABC):
         """Maps all components toward the noise."""
         return self.inward(z, context)[0]
 
-    def outward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
+    def outward_and_jacobian(self, z: Tensor, context: Tensor, moving: Moving) -> WithJacobian:
         """Maps a lone component toward the value, with its derivatives."""
         outside, (by_z, by_context) = value_and_gradients(
             lambda z, context: self.outward(z, context, slice(None)), z, context
         )
 
-        return outside, by_z, by_context
+        return outside, by_z, by_context[:, moving]
 
-    def inward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
+    def inward_and_jacobian(self, z: Tensor, context: Tensor, moving: Moving) -> WithJacobian:
         """Maps a lone component toward the noise, with its derivatives."""
         inside, (by_z, by_context) = value_and_gradients(self.only_inward, z, context)
 
-        return inside, by_z, by_context
+        return inside, by_z, by_context[:, moving]
 
     @abstractmethod
     def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:
@@ -76,12 +78,12 @@ def find_noise(z: Tensor, context: Tensor, layers: Sequence[Layer]) -> Tensor:
 
 
 def map_and_jacobian(
-    z: Tensor, context: Tensor, layers: Sequence[Callable[[Tensor, Tensor], WithJacobian]]
+    z: Tensor, context: Tensor, layers: Sequence[Callable[[Tensor, Tensor, Moving], WithJacobian]], moving: Moving
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Maps through layers, with the derivatives by what comes in, `(rows, 1)`, and by the context, `(rows, inputs)`."""
-    by_z, by_context = torch.ones_like(z), torch.zeros_like(context)
+    """Maps through layers, with the derivatives by what comes in, `(rows, 1)`, and by the context, `(rows, moving)`."""
+    by_z, by_context = torch.ones_like(z), torch.zeros_like(context[:, moving])
     for layer in layers:
-        z, slope, turn = layer(z, context)
+        z, slope, turn = layer(z, context, moving)
         by_z = slope * by_z
         by_context = slope * by_context if turn is None else torch.addcmul(turn, slope, by_context)
 
@@ -124,36 +126,36 @@ class Affine(Layer):
 
         return (z - shift) * (-log_scale).exp(), -log_scale
 
-    def outward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
+    def outward_and_jacobian(self, z: Tensor, context: Tensor, moving: Moving) -> WithJacobian:
         if self.constant:
             shift, log_scale = self._shift_and_log_scale(context, slice(None))
             return torch.addcmul(shift, log_scale.exp(), z), log_scale.exp(), None
 
-        shift, log_scale, shifts, widens = self._derive(context)
+        shift, log_scale, shifts, widens = self._derive(context, moving)
         scale = log_scale.exp()
 
         # The value to the last digit as it is without slopes: next to a bound, a digit is a large noise.
         return torch.addcmul(shift, scale, z), scale, torch.addcmul(shifts, scale * z, widens)
 
-    def inward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
+    def inward_and_jacobian(self, z: Tensor, context: Tensor, moving: Moving) -> WithJacobian:
         if self.constant:
             shift, log_scale = self._shift_and_log_scale(context, slice(None))
             return (z - shift) * (-log_scale).exp(), (-log_scale).exp(), None
 
-        shift, log_scale, shifts, widens = self._derive(context)
+        shift, log_scale, shifts, widens = self._derive(context, moving)
         scale = (-log_scale).exp()
         inside = (z - shift) * scale
 
         return inside, scale, -torch.addcmul(inside * widens, scale, shifts)
 
-    def _derive(self, context: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Shift and logarithm of the scale of a lone component, `(rows, 1)`, and both by the context."""
+    def _derive(self, context: Tensor, moving: Moving) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Shift and logarithm of the scale of a lone component, `(rows, 1)`, and both by what moves of the context."""
         assert isinstance(self.parameters_of, Conditioner)  # noqa: S101 # it is not constant
-        outputs, slopes = self.parameters_of.derive(context)
+        outputs, slopes = self.parameters_of.derive(context, moving)
         added, widened = outputs[:, :1], outputs[:, 1:]
         spread, squashed = self.log_spread.exp(), torch.tanh(widened / LARGEST_LOG_SCALE)
         shift = torch.addcmul(nn.functional.linear(context, self.slope, self.shift), spread, added)
-        shifts = torch.addcmul(self.slope, spread, slopes[:, 0])
+        shifts = torch.addcmul(self.slope[:, moving], spread, slopes[:, 0])
 
         return shift, self.log_spread + LARGEST_LOG_SCALE * squashed, shifts, (1 - squashed.square()) * slopes[:, 1]
 

@@ -34,9 +34,13 @@ class Linear(AdditiveGaussian):
 
     @property
     def affine(self) -> bool:
-        family = self.bound
+        child = self.bound.child
 
-        return not any(each.bounded and not each.discrete for each in (family.child, *family.parents))
+        return self.shifts and not (child.bounded and not child.discrete)
+
+    @property
+    def shifts(self) -> bool:
+        return not any(each.bounded and not each.discrete for each in self.bound.parents)
 
     def settings(self) -> dict[str, Any]:
         return {}

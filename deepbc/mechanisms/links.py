@@ -145,6 +145,7 @@ class Inputs(nn.Module):
         super().__init__()
         self.dims = [parent.dim for parent in parents]
         self.outers = nn.ModuleList(Outer(parent) for parent in parents)
+        self.bounded = any(parent.bounded for parent in parents)
 
     def calibrate(self, parents: Tensor) -> None:
         """Takes the scales from parents of shape `(rows, parents)`."""
@@ -153,14 +154,24 @@ class Inputs(nn.Module):
 
     def inward(self, parents: Tensor) -> Tensor:
         """Computes what the law sees, with shape `(*batch, parents)`."""
+        if not self.bounded and self.dims:
+            return (parents - self._joined("shift")) / self._joined("scale")
+
         return concat_last([outer.scaled(part) for outer, part in self._parts(parents)], parents)
 
     def inward_and_derivative(self, parents: Tensor) -> tuple[Tensor, Tensor]:
         """Computes what the law sees and its derivative by each parent's component, both `(*batch, parents)`."""
+        if not self.bounded and self.dims:
+            return self.inward(parents), self._joined("scale").reciprocal().expand_as(parents)
+
         parts = [outer.scaled_and_derivative(part) for outer, part in self._parts(parents)]
         scaled, slopes = [y for y, _ in parts], [slope for _, slope in parts]
 
         return concat_last(scaled, parents), concat_last(slopes, parents)
+
+    def _joined(self, name: str) -> Tensor:
+        """The shifts or the scales of all parents, with shape `(parents,)`."""
+        return torch.cat([getattr(outer.scaling, name) for outer in self.outers])
 
     def _parts(self, parents: Tensor) -> list[tuple[Outer, Tensor]]:
         parts = parents.split(self.dims, dim=-1) if self.dims else ()

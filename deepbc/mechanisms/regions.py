@@ -99,7 +99,7 @@ class Interval(Region):
         self.lower, self.upper = lower, upper
 
     def take(self, rows: Tensor) -> "Interval":
-        return Interval(self.lower[..., rows, :], self.upper[..., rows, :])
+        return Interval(self.lower.index_select(-2, rows), self.upper.index_select(-2, rows))
 
     def log_mass(self) -> Tensor:
         return log_mass(self.lower, self.upper).squeeze(-1)
@@ -135,8 +135,8 @@ class Interval(Region):
         return centre + width * z, _terms(mass, w, z).sum(-1)
 
     def _shrunk(self) -> tuple[Tensor, Tensor]:
-        finite = (self.upper - self.lower).isfinite()
-        margin = torch.where(finite, PART * (self.upper - self.lower), NOISE_MARGIN).clamp(max=NOISE_MARGIN)
+        # Without a number for the width, as where both ends are the same infinity, it is the whole margin.
+        margin = torch.fmin(PART * (self.upper - self.lower), self.lower.new_tensor(NOISE_MARGIN))
 
         return self.lower + margin, self.upper - margin
 

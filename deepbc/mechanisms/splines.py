@@ -14,6 +14,7 @@ from zuko.transforms import MonotonicRQSTransform
 
 from deepbc.mechanisms.layers import Layer, WithJacobian
 from deepbc.nn.conditioner import Constant, Parameters
+from deepbc.nn.mlp_jacobian import Moving
 
 BOX = 5.0
 LEAST_SLOPE = 1e-3
@@ -59,14 +60,14 @@ class Spline(Layer):
 
         return inside, log_slope
 
-    def outward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
+    def outward_and_jacobian(self, z: Tensor, context: Tensor, moving: Moving) -> WithJacobian:
         if not self.constant:
-            return super().outward_and_jacobian(z, context)
+            return super().outward_and_jacobian(z, context, moving)
         return *self._bins().outward_and_jacobian(z), None
 
-    def inward_and_jacobian(self, z: Tensor, context: Tensor) -> WithJacobian:
+    def inward_and_jacobian(self, z: Tensor, context: Tensor, moving: Moving) -> WithJacobian:
         if not self.constant:
-            return super().inward_and_jacobian(z, context)
+            return super().inward_and_jacobian(z, context, moving)
         return *self._bins().inward_and_jacobian(z), None
 
     def start(self, z: Tensor, context: Tensor, *, straight: bool) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc.nn.mlp_jacobian import Network, derive_network, run_network
+from deepbc.nn.mlp_jacobian import ALL, Moving, Network, derive_network, run_network
 
 
 class Parameters(nn.Module, ABC):
@@ -104,19 +104,20 @@ class Conditioner(Parameters):
 
         return outputs.unsqueeze(-2) if alone else outputs
 
-    def derive(self, context: Tensor) -> tuple[Tensor, Tensor]:
+    def derive(self, context: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor]:
         """Computes the parameters of a lone component and their derivatives, without a graph of what led to them.
 
         Args:
             context: Parents, with shape `(rows, parents)`.
+            moving: Which of the parents are derived by.
 
         Returns:
-            The parameters, with shape `(rows, outputs)`, and their derivatives, `(rows, outputs, parents)`.
+            The parameters, with shape `(rows, outputs)`, and their derivatives, `(rows, outputs, moving)`.
         """
         if not self.layers:
-            return _each(context, self.linear, self.bias), self.linear.mT.expand(len(context), -1, -1)
+            return _each(context, self.linear, self.bias), self.linear[:, moving].mT.expand(len(context), -1, -1)
 
-        return derive_network(self._network(0), context)
+        return derive_network(self._network(0), context, moving)
 
     def _run(self, masked: Tensor, components: slice) -> Tensor:
         """Computes the parameters `(*batch, components, outputs)` without a graph of what led to them."""

@@ -6,7 +6,7 @@ blocks, all of which use one preallocated workspace: memory that is touched for 
 would wait for.
 """
 
-__all__ = ["Network", "derive_network", "run_network"]
+__all__ = ["ALL", "Moving", "Network", "derive_network", "run_network"]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +18,10 @@ from torch import Tensor
 # rows fall into the same blocks however they come, with as many units as by default: products of other sizes may differ
 # in their last digit.
 BLOCK = 262_144
+
+# Which inputs are derived by: their numbers, or all of them.
+Moving = list[int] | slice
+ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,25 @@ def run_network(network: Network, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def derive_network(network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the outputs as `run_network` does, and their derivatives, with shape `(rows, outputs, inputs)`."""
-    inputs, outputs = network.linear.shape
-    if inputs <= outputs:
-        found, *slopes = _in_blocks(_forward_mode(network), x, network, buffers=2 + inputs)
+def derive_network(network: Network, x: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor]:
+    """Computes the outputs as `run_network` does, and their derivatives by the inputs that move.
+
+    Args:
+        network: The network.
+        x: The inputs, with shape `(rows, inputs)`.
+        moving: Which of them move.
+
+    Returns:
+        The outputs, with shape `(rows, outputs)`, and their derivatives, with shape `(rows, outputs, moving)`.
+    """
+    count, outputs = network.linear[moving].shape
+    if not count:
+        return run_network(network, x), x.new_zeros(len(x), outputs, 0)
+    if count <= outputs:
+        found, *slopes = _in_blocks(_forward_mode(network, moving), x, network, buffers=2 + count)
         return found, torch.stack(slopes, dim=-1)
 
-    found, *slopes = _in_blocks(_reverse_mode(network), x, network, buffers=2 + len(network.layers))
+    found, *slopes = _in_blocks(_reverse_mode(network, moving), x, network, buffers=2 + len(network.layers))
 
     return found, torch.stack(slopes, dim=-2)
 
@@ -84,14 +99,17 @@ def _values(block: Tensor, layers: Sequence[tuple[Tensor, Tensor]], workspace: S
     return values
 
 
-def _forward_mode(network: Network) -> _Run:
-    """The outputs, and their derivatives by each input."""
+def _forward_mode(network: Network, moving: Moving) -> _Run:
+    """The outputs, and their derivatives by each input that moves."""
     (first, _), *others = network.layers
+    by_first, by_linear = first[moving], network.linear[moving]
 
     def run(block: Tensor, workspace: Sequence[Tensor]) -> tuple[Tensor, ...]:
         spare, own, *free = workspace
         (hidden,) = _values(block, network.layers[:1], [own])
-        swept = [_times_slope(by, hidden, _view(buffer, block, first)) for by, buffer in zip(first, free, strict=True)]
+        swept = [
+            _times_slope(by, hidden, _view(buffer, block, first)) for by, buffer in zip(by_first, free, strict=True)
+        ]
         for weight, bias in others:
             (hidden,) = _values(hidden, [(weight, bias)], [spare])
             spare, own = own, spare
@@ -100,26 +118,27 @@ def _forward_mode(network: Network) -> _Run:
                 swept[k] = _times_slope(after, hidden, after)
                 spare, free[k] = free[k], spare
 
-        pairs = zip(network.linear, swept, strict=True)
+        pairs = zip(by_linear, swept, strict=True)
 
         return _outputs(network, block, hidden), *(torch.addmm(by, sweep, network.last) for by, sweep in pairs)
 
     return run
 
 
-def _reverse_mode(network: Network) -> _Run:
-    """The outputs, and the derivatives of each by all inputs."""
+def _reverse_mode(network: Network, moving: Moving) -> _Run:
+    """The outputs, and the derivatives of each by all inputs that move."""
     (first, _), *others = network.layers
+    by_first, by_linear = first[moving], network.linear[moving]
 
     def run(block: Tensor, workspace: Sequence[Tensor]) -> tuple[Tensor, ...]:
         spare, other, *kept = workspace
         values = _values(block, network.layers, kept)
         slopes = []
-        for sweep, by in zip(network.last.T, network.linear.T, strict=True):
+        for sweep, by in zip(network.last.T, by_linear.T, strict=True):
             for hidden, (weight, _) in zip(reversed(values[1:]), reversed(others), strict=True):
                 steep = _times_slope(sweep, hidden, _view(spare, block, weight))
                 sweep = torch.mm(steep, weight.T, out=_view(other, block, weight.T))
-            slopes.append(torch.addmm(by, _times_slope(sweep, values[0], _view(spare, block, first)), first.T))
+            slopes.append(torch.addmm(by, _times_slope(sweep, values[0], _view(spare, block, first)), by_first.T))
 
         return _outputs(network, block, values[-1]), *slopes
 

@@ -28,7 +28,7 @@ from deepbc.mechanisms import Discrete
 from deepbc.numerics.batched import concat_last, join, repeat, select
 from deepbc.queries.asked import Asked
 from deepbc.queries.question import Question
-from deepbc.queries.rest_model import Normal, RestModel, Tangent
+from deepbc.queries.rest_model import Normal, RestModel, Sides, Tangent
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns
 from deepbc.scm import SCM
@@ -39,8 +39,11 @@ REACH_SD, MAX_WHOLE = 5.0, 512
 # A choice is left out if its model costs more than the best by this factor. Of 19,000 choices solved under flows and
 # networks none cost less than its model over 1.5. An exact model is one to this rounding.
 MODEL_FACTOR, EXACT_MARGIN = 2.0, 1e-9
-# So many nodes are extended at once, and numbers of combinations are below this.
-MOST_NODES, LARGEST_KEY = 4_000_000, 2**62
+# About so many numbers are in memory at once, for more and more rows by this factor. Numbers of combinations are below
+# the last.
+MOST_NUMBERS, GROWTH, LARGEST_KEY = 16_000_000, 8, 2**62
+# Keys are counted, not sorted, where no more than this many times their number are possible.
+MOST_COUNTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class _Nodes:
         bound: A lower bound of the cost: what the variables cost none of whose parents can move.
         cost: The least cost by the model at rest.
         normal: The normal equations of what the others cost; None while there are none.
+        sides: The sides of regions that noises which may not move must stay in; None while there are none.
         ids: For each variable so far the place of its value and derivative among its tangents.
     """
 
@@ -85,6 +89,7 @@ class _Nodes:
     bound: Tensor
     cost: Tensor
     normal: Normal | None
+    sides: Sides | None
     ids: Mapping[str, Tensor]
 
     def charge(self, cost: Tensor) -> "_Nodes":
@@ -127,8 +132,9 @@ class ChoiceTree:
             if candidates is None:
                 continue
             self.values[name] = candidates
-            self.legal[name] = _legal(variable, candidates, x, asked)
-            self.edges[name] = _edges(variable, self.legal[name], candidates, asked)
+            legal = _legal(variable, candidates, x, asked)
+            self.legal[name] = legal.T.contiguous()
+            self.edges[name] = _edges(variable, legal, candidates, asked).T
         self.roles = Roles.of(scm, aims, scope, [*self.values, *met])
         self.model = RestModel(scm, question, self.roles, distance, self.wide)
         #: Which part of the model's cost, if any, the true cost never falls below.
@@ -149,9 +155,16 @@ class ChoiceTree:
         every = torch.arange(self.question.rows, device=self.scm.device)
         complete = torch.ones_like(every, dtype=torch.bool)
         sizes = [len(values) for values in self.values.values()]
-        widest = min(math.prod(sizes), most * max(sizes, default=1))
-        parts = [self._grow(rows, limit, most, complete) for rows in every.split(max(1, MOST_NODES // max(widest, 1)))]
-        nodes: _Nodes = join(parts)
+        widest = self._size(min(math.prod(sizes), most * max(sizes, default=1)), settled=False)
+        parts: list[_Nodes] = []
+        start, rows = 0, max(1, MOST_NUMBERS // max(widest, 1))
+        while start < len(every) or not parts:
+            part, peak = self._grow(every[start : start + rows], limit, most, complete)
+            parts.append(part)
+            start += rows
+            # What the last rows needed tells how many may be next.
+            rows = max(1, rows // 2, min(GROWTH * rows, rows * MOST_NUMBERS // max(peak, 1)))
+        nodes = join(parts)
         bound = torch.maximum(nodes.bound, nodes.cost * self.factor) if self.model.exact else nodes.bound
 
         return Choices(nodes.row, bound, nodes.cost, nodes.ids, complete)
@@ -160,14 +173,20 @@ class ChoiceTree:
         """What the true cost of choices is taken to exceed, from a bound and the model's cost."""
         return torch.maximum(bound, cost * self.factor)
 
-    def _grow(self, rows: Tensor, limit: Tensor, most: int, complete: Tensor) -> _Nodes:
-        """Goes down the tree for some rows, and marks those that lose choices."""
-        roles, nothing = self.roles, limit.new_zeros(len(rows))
+    def _size(self, nodes: int, *, settled: bool) -> int:
+        """The numbers that are in memory at once for so many nodes, about."""
+        return nodes if settled else nodes * (1 + self.model.free) ** 2
+
+    def _grow(self, rows: Tensor, limit: Tensor, most: int, complete: Tensor) -> tuple[_Nodes, int]:
+        """Goes down the tree for some rows, and marks those that lose choices; the numbers in memory come second."""
+        roles, nothing, peak = self.roles, limit.new_zeros(len(rows)), 0
         tangents: dict[str, Tangent] = {}
-        nodes = _Nodes(rows, nothing, nothing, None, {})
+        nodes = _Nodes(rows, nothing, nothing, None, None, {})
         for name in roles.names:
             if name in self.values:
                 tangents[name] = Tangent(self.values[name], None)
+                extended = len(self.values[name]) * len(nodes.row)
+                peak = max(peak, self._size(extended, settled=self._settled(tangents, name)))
                 nodes = self._choose(nodes, tangents, name, limit, complete)
                 nodes = self._keep_lowest(nodes, most, complete)
             elif name in roles.fixed or name in roles.met:
@@ -182,34 +201,42 @@ class ChoiceTree:
                 tangents[name] = self.model.predict(name, nodes.row[first], parents)
                 nodes = replace(nodes, ids={**nodes.ids, name: inverse})
 
-        return replace(nodes, ids={name: nodes.ids[name] for name in self.values})
+        return replace(nodes, ids={name: nodes.ids[name] for name in self.values}), peak
 
     def _choose(
         self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor, complete: Tensor
     ) -> _Nodes:
         """Extends each node by every value of one variable that its bound and its model allow."""
-        possible = self.legal[name][nodes.row].T
         if self._settled(tangents, name):
-            cost = self._settled_cost(nodes, tangents, name)
-            below = self.least(nodes.bound + cost, nodes.cost + cost) < limit[nodes.row]
-            value, parent = (possible & below).nonzero().unbind(-1)
-            grown = select(nodes, parent).charge(cost[value, parent])
+            cost, which = self._settled_cost(nodes, tangents, name)
+            allowance = limit[nodes.row]
+            allowance = torch.minimum(allowance - nodes.bound, allowance / self.factor - nodes.cost)
+            cheap = cost.index_select(1, which) < allowance
+            value, parent = (cheap & self.legal[name].index_select(1, nodes.row)).nonzero().unbind(-1)
+            grown = select(nodes, parent).charge(cost[value, which[parent]])
         else:
-            value, parent = possible.nonzero().unbind(-1)
-            normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
-            grown, kept = self._add(select(nodes, parent), normal, limit)
+            value, parent = self.legal[name].index_select(1, nodes.row).nonzero().unbind(-1)
+            if self._frozen(name):
+                grown = self._confine(select(nodes, parent), tangents, name, self.values[name][value])
+                normal = None
+            else:
+                grown = select(nodes, parent)
+                normal = self._implied(nodes, tangents, name, self.values[name], value, parent)
+            grown, kept = self._add(grown, normal, limit)
             value = value[kept]
-        complete[grown.row[self.edges[name][grown.row, value]]] = False
+        complete[grown.row[self.edges[name][value, grown.row]]] = False
 
         return replace(grown, ids={**grown.ids, name: value})
 
     def _charge(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, limit: Tensor) -> _Nodes:
         """Adds what the noise costs that is implied by the value that is asked of a variable."""
         every = torch.arange(len(nodes.row), device=nodes.row.device)
+        if not self._settled(tangents, name) and self._frozen(name):
+            nodes = self._confine(nodes, tangents, name, self.aims[name].lower[nodes.row])
+            return self._add(nodes, None, limit)[0]
         if not self._settled(tangents, name):
-            return self._add(nodes, self._implied(nodes, tangents, name, None, torch.zeros_like(every), every), limit)[
-                0
-            ]
+            normal = self._implied(nodes, tangents, name, None, torch.zeros_like(every), every)
+            return self._add(nodes, normal, limit)[0]
 
         first, inverse = self._alike(nodes, tangents, name, by_row=True)
         row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)
@@ -217,13 +244,29 @@ class ChoiceTree:
 
         return select(nodes, (self.least(nodes.bound, nodes.cost) < limit[nodes.row]).nonzero().squeeze(-1))
 
+    def _frozen(self, name: str) -> bool:
+        """Whether a variable is a discrete one whose noise may not move."""
+        return name in self.roles.discrete and name not in self.roles.scope
+
+    def _confine(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, x: Tensor) -> _Nodes:
+        """Adds the sides of the regions of a variable whose noise may not move, at a value of each node."""
+        if not self.model.takes_part(name):
+            return nodes
+        every = torch.arange(len(nodes.row), device=nodes.row.device)
+        sides = self.model.confine(name, x, nodes.row, self._parents(nodes, tangents, name, every))
+
+        return replace(nodes, sides=sides.and_others(nodes.sides))
+
     def _add(self, nodes: _Nodes, normal: Normal | None, limit: Tensor) -> tuple[_Nodes, Tensor]:
         """Adds normal equations to nodes, and keeps those that may lie below the limit, whose numbers come second."""
-        if normal is not None:
-            normal = (nodes.normal or self.model.empty()).plus(normal)
-            cost = nodes.bound + normal.minimum().clamp_min(0)
+        if self.distance.squared and (normal is not None or nodes.sides is not None):
+            total = nodes.normal or self.model.empty()
+            normal = total if normal is None else total.plus(normal)
+            least = normal.minimum() if nodes.sides is None else normal.minimum_within(nodes.sides)
+            cost = nodes.bound + least.clamp_min(0)
             # Where the model is no number the bound alone counts.
-            nodes = replace(nodes, normal=normal, cost=torch.where(cost.isfinite(), cost, nodes.bound))
+            cost = torch.where(cost.isnan(), nodes.bound, cost)
+            nodes = replace(nodes, normal=normal.expand(len(cost)), cost=cost)
         kept = (self.least(nodes.bound, nodes.cost) < limit[nodes.row]).nonzero().squeeze(-1)
 
         return select(nodes, kept), kept
@@ -245,31 +288,41 @@ class ChoiceTree:
 
         Without values it is the one that is asked. None where that noise may not move, and nothing is known.
         """
-        if name not in self.roles.scope or not self.distance.squared:
+        if not self.model.takes_part(name):
             return None
         first, inverse = self._alike(nodes, tangents, name, by_row=True)
         row, parents = nodes.row[first], self._parents(nodes, tangents, name, first)
-        count = 1 if values is None else len(values)
-        x = self.aims[name].lower[row] if values is None else values.repeat_interleave(len(row), 0)
-        normal = self.model.imply(name, x, row.repeat(count), repeat(parents, count))
+        if values is None:
+            return select(
+                self.model.imply(name, self.model.reduce(name, self.aims[name].lower)[row], row, parents), inverse
+            )
+
+        z = self.model.reduce(name, values).repeat_interleave(len(row), 0)
+        normal = self.model.imply(name, z, row.repeat(len(values)), repeat(parents, len(values)))
 
         return select(normal, value * len(row) + inverse[parent])
 
-    def _settled_cost(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str) -> Tensor:
-        """What the noises of all values of a settled variable cost, with shape `(values, nodes)`."""
+    def _settled_cost(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str) -> tuple[Tensor, Tensor]:
+        """What the noises of all values of a settled variable cost.
+
+        Returns:
+            The costs of each row and combination of parents that occurs, with shape `(values, occurring)`, and which of
+            these each node has.
+        """
         law, x = self.scm.mechanisms[name], self.values[name].unsqueeze(1)
         assert isinstance(law, Discrete)  # noqa: S101 # its variable is
-        first, inverse = self._alike(nodes, tangents, name, by_row=False)
-        parents = self._parents(nodes, tangents, name, first)
+        occurring, which = self._alike(nodes, tangents, name, by_row=True)
+        first, inverse = self._alike(select(nodes, occurring), tangents, name, by_row=False)
+        parents = self._parents(nodes, tangents, name, occurring[first])
         joined = concat_last([each.x for each in parents.values()], x.new_zeros(len(first), 0))
         joined, x = joined.expand(len(x), -1, -1), x.expand(-1, len(first), -1)
         regions = law.region(x, x, joined).take(inverse)
-        u = self.question.u[name][nodes.row].expand(len(x), -1, -1)
+        u = self.question.u[name][nodes.row[occurring]].expand(len(x), -1, -1)
         if name not in self.roles.scope:
             outside = regions.excess(u).amax(-1) > 0
-            return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0]))
+            return torch.where(outside, torch.inf, torch.zeros_like(u[..., 0])), which
 
-        return self.distance.moved(name, regions.nearest(u), u)
+        return self.distance.moved(name, regions.nearest(u), u), which
 
     def _alike(
         self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, *, by_row: bool
@@ -282,17 +335,19 @@ class ChoiceTree:
             name: The variable.
             by_row: Whether nodes of different rows differ.
         """
+        every, parents = torch.arange(len(nodes.row), device=nodes.row.device), self.scm.graph.parents(name)
+        if by_row and all(each in parents for each in self.values if each in nodes.ids):
+            return every, every
+
         key, size = (nodes.row, self.question.rows) if by_row else (torch.zeros_like(nodes.row), 1)
-        for each in self.scm.graph.parents(name):
+        for each in parents:
             count = len(tangents[each].x)
             if size * count >= LARGEST_KEY:
-                unique, key = key.unique(return_inverse=True)
-                size = len(unique)
+                key, size = _number(key, size)
             key, size = key + size * nodes.ids[each], size * count
-        unique, inverse = key.unique(return_inverse=True)
-        first = torch.zeros_like(unique).scatter_(0, inverse, torch.arange(len(key), device=key.device))
+        inverse, count = _number(key, size)
 
-        return first, inverse
+        return torch.zeros_like(key[:count]).scatter_(0, inverse, every), inverse
 
     def _parents(self, nodes: _Nodes, tangents: Mapping[str, Tangent], name: str, chosen: Tensor) -> dict[str, Tangent]:
         """The tangents of a variable's parents at some nodes."""
@@ -304,9 +359,24 @@ class ChoiceTree:
         if not len(nodes.row) or counts.max() <= most:
             return nodes
 
-        complete &= counts <= most
+        few = counts <= most
+        complete &= few
+        kept = few[nodes.row]
+        many = (~kept).nonzero().squeeze(-1)
+        kept[many] = _rank(nodes.cost[many], nodes.row[many], len(complete)) < most
 
-        return select(nodes, (_rank(nodes.cost, nodes.row, len(complete)) < most).nonzero().squeeze(-1))
+        return select(nodes, kept.nonzero().squeeze(-1))
+
+
+def _number(key: Tensor, size: int) -> tuple[Tensor, int]:
+    """Numbers the keys that occur, of those below a size; the number of each key, and how many there are."""
+    if size > MOST_COUNTED * len(key):
+        unique, inverse = key.unique(return_inverse=True)
+        return inverse, len(unique)
+
+    number = torch.zeros(size, dtype=torch.long, device=key.device).scatter_(0, key, 1).cumsum_(0)
+
+    return number[key] - 1, int(number[-1]) if size else 0
 
 
 def _rank(key: Tensor, row: Tensor, rows: int) -> Tensor:

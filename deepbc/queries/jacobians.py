@@ -75,35 +75,39 @@ def implied_and_jacobian(
                 rows.append(zero.unsqueeze(-2).expand(-1, source.u.shape[-1], -1))
             continue
         joined = concat_last([x[each] for each in parents], empty)
+        moving = [k for k, each in enumerate(_components(parents, x)) if each in jacobians]
+        through = [jacobians[each].unsqueeze(-2) for each in parents if each in jacobians]
         if isinstance(source, Reduced):
             x[name] = source.x
-            u, by_parents = law.abduct_and_jacobian(source.z, joined)
+            u, by_moving = law.abduct_and_jacobian(source.z, joined, moving)
             implied.append(u)
-            rows.append(sum(_products(by_parents.unsqueeze(-2), parents, x, jacobians), zero.unsqueeze(-2)))
+            rows.append(sum(_products(by_moving.unsqueeze(-2), through), zero.unsqueeze(-2)))
             continue
         if isinstance(source, Nearest):
             assert isinstance(law, Discrete)  # noqa: S101 # of no other is the nearest noise asked
             x[name] = source.x
-            u, by_parents = law.nearest_and_jacobian(source.x, joined, source.rest)
+            u, by_moving = law.nearest_and_jacobian(source.x, joined, source.rest, moving)
             implied.append(u)
             none = zero.unsqueeze(-2).expand(-1, u.shape[-1], -1)
-            rows.append(sum(_products(by_parents, parents, x, jacobians), none))
+            rows.append(sum(_products(by_moving, through), none))
             continue
         assert isinstance(source, Noise)  # noqa: S101 # `has_chain_rule` leaves no other
-        x[name], by_noise, by_parents = law.predict_and_jacobian(source.u, joined)
-        jacobian = sum(_products(by_parents.unsqueeze(-2), parents, x, jacobians), zero.unsqueeze(-2)).squeeze(-2)
+        x[name], by_noise, by_moving = law.predict_and_jacobian(source.u, joined, moving)
+        jacobian = sum(_products(by_moving.unsqueeze(-2), through), zero.unsqueeze(-2)).squeeze(-2)
         # However steep it is by its own noise, by the others it is not.
         jacobians[name] = jacobian + torch.where(unit[name] > 0, by_noise, 0.0) if name in unit else jacobian
 
     return concat_last(implied, empty), torch.cat([zero.unsqueeze(-2)[:, :0], *rows], dim=-2)
 
 
-def _products(by_parents: Tensor, parents: Sequence[str], x: Columns, jacobians: Columns) -> list[Tensor]:
-    """The derivatives by what is sought, `(rows, outputs, free)`, that come through each parent that depends on it."""
-    parts = by_parents.split([x[name].shape[-1] for name in parents], dim=-1) if parents else ()
-    pairs = [
-        (jacobians[name].unsqueeze(-2), part) for name, part in zip(parents, parts, strict=True) if name in jacobians
-    ]
+def _components(parents: Sequence[str], x: Columns) -> list[str]:
+    """The parent of each component that a law sees."""
+    return [name for name in parents for _ in range(x[name].shape[-1])]
+
+
+def _products(by_moving: Tensor, through: Sequence[Tensor]) -> list[Tensor]:
+    """The derivatives by what is sought, `(rows, outputs, free)`, that come through each parent that moves."""
+    pairs = zip(by_moving.split(1, dim=-1), through, strict=True) if through else ()
 
     # A derivative of zero stays zero, however steep the law is there.
-    return [torch.where(jacobian == 0, 0.0, part * jacobian) for jacobian, part in pairs]
+    return [torch.where(jacobian == 0, 0.0, part * jacobian) for part, jacobian in pairs]

@@ -88,10 +88,13 @@ def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
     return choose_labels(scm, question, worlds, decided, held), statuses
 
 
-def _nearest(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
-    """Finds the nearest worlds: step functions are searched without derivatives, all other rows are solved for."""
+def _nearest(search: Search, question: Question, aims: Mapping[str, Asked], cutoff: Tensor | None = None) -> Worlds:
+    """Finds the nearest worlds: step functions are searched without derivatives, all other rows are solved for.
+
+    Rows that are seen to cost more than the cutoff, with shape `(rows,)`, may be given up.
+    """
     if not search.solver.pins:
-        return _solve(search, question, aims)
+        return _solve(search, question, aims, cutoff)
     outside = _outside(search.scm, question).any(0)
     open_aims = _aims(search.scm, question, outside, lone=False)
     stepped = on_steps(search, question, open_aims) & ~outside
@@ -103,7 +106,7 @@ def _nearest(search: Search, question: Question, aims: Mapping[str, Asked]) -> W
     if question.rows and not len(rows):
         return found
     rest, first = question.select(rows), found.take(rows)
-    solved = _solve(search, rest, select(aims, rows))
+    solved = _solve(search, rest, select(aims, rows), None if cutoff is None else cutoff[rows])
     solved = search_steps(search, rest, select(open_aims, rows), solved, ~outside[rows])
     nearer = (first.cost(rest.u, search.distance) < solved.cost(rest.u, search.distance)).nonzero().squeeze(-1)
     if len(nearer):
@@ -128,14 +131,15 @@ def _nearest_sparse(search: Search, question: Question, aims: Mapping[str, Asked
     return join(parts).take(torch.cat([others, some]).argsort())
 
 
-def _solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
+def _solve(search: Search, question: Question, aims: Mapping[str, Asked], cutoff: Tensor | None = None) -> Worlds:
     """Solves for all rows, a chunk at a time."""
     size = DISCRETE_CHUNK if undecided(search.scm, question.asked, search.scope) else CHUNK
     slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
     parts = []
     with progress("backtrack", len(slices), None if len(slices) > 1 else False) as shown:
         for rows in slices:
-            parts.append(solve(search, question.select(rows), select(aims, rows)))
+            limit = None if cutoff is None else cutoff[rows]
+            parts.append(solve(search, question.select(rows), select(aims, rows), limit))
             shown.advance()
 
     return join(parts)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from deepbc.distances import Distances
 from deepbc.mechanisms.regions import NOISE_MARGIN
-from deepbc.numerics.batched import concat_last
+from deepbc.numerics.batched import concat_last, select
 from deepbc.queries.asked import Asked
 from deepbc.queries.jacobians import has_chain_rule, implied_and_jacobian
 from deepbc.queries.question import Question
@@ -78,14 +78,33 @@ class ModeProblem:
         return any(name in self.roles.scope for name in (*self.roles.free, *self.roles.pinned))
 
     def solve(self, question: Question, cutoff: Tensor | None = None) -> Worlds:
-        """Solves for all rows, and completes them; those that are seen to cost more than the cutoff are given up."""
+        """Solves for all rows, and completes them.
+
+        Args:
+            question: The question.
+            cutoff: Rows that are seen to cost more than this are given up: they stay as they are, their search is said
+                to be incomplete.
+        """
         problem = self._problem(question)
-        if cutoff is not None:
-            settled = [
-                self.distance.moved(name, problem.given.given[name].u, question.u[name]) for name in self._constant
-            ]
-            problem = replace(problem, cutoff=cutoff - sum(settled, torch.zeros_like(cutoff)))
+        if cutoff is None:
+            return self._finish(question, problem.given, self.solver.solve(problem))
+
+        settled = [self.distance.moved(name, problem.given.given[name].u, question.u[name]) for name in self._constant]
+        left = cutoff - sum(settled, torch.zeros_like(cutoff))
+        problem = replace(problem, cutoff=left)
         solution = self.solver.solve(problem)
+        dear = problem.cost.value(solution.noises, problem.rest) >= left
+        worlds = Worlds.given_up(question.x, question.u)
+        rows = (~dear).nonzero().squeeze(-1)
+        if len(rows):
+            some = replace(self, aims=select(self.aims, rows))
+            found = some._finish(question.select(rows), select(problem.given, rows), select(solution, rows))
+            worlds.put(rows, found)
+
+        return worlds
+
+    def _finish(self, question: Question, context: Context, solution: Solution) -> Worlds:
+        """Completes rows, and says how each ended."""
         lost = ~solution.noises.isfinite().all(-1)
         converged = solution.status == SolverStatus.CONVERGED
         status = torch.where(lost & converged, int(SolverStatus.NON_FINITE), solution.status)
@@ -94,7 +113,7 @@ class ModeProblem:
         status = torch.where(holds, int(SolverStatus.CONVERGED), status)
 
         with torch.no_grad():
-            return self._complete(question, solution, lost | holds, status)
+            return self._complete(question, context, solution, lost | holds, status)
 
     @property
     def _carriers(self) -> tuple[str, ...]:
@@ -210,7 +229,9 @@ class ModeProblem:
     def _slopes(self, v: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         return implied_and_jacobian(self.scm, self.roles, self._given(v, context), v[:, :0], self._constant)
 
-    def _complete(self, question: Question, solution: Solution, stays: Tensor, status: Tensor) -> Worlds:
+    def _complete(
+        self, question: Question, context: Context, solution: Solution, stays: Tensor, status: Tensor
+    ) -> Worlds:
         """Completes the world from the solution; what no change reaches keeps its values to the last digit.
 
         A row that failed has the values that its noise leads to, whatever was asked for.
@@ -226,7 +247,7 @@ class ModeProblem:
         moving = (*carriers, *self._constant)
         changing = {*moving, *scm.graph.descendants(*moving)}
         for name in self._constant:
-            pinned = self._pinned(name, question)
+            pinned = context.given[name]
             assert isinstance(pinned, Known)  # noqa: S101 # it is settled
             found[name] = torch.where(stays, u[name], pinned.u)
         kept: Columns = {name: x[name] for name in scm.graph if name not in changing}

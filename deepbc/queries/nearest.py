@@ -56,18 +56,31 @@ class Search:
         ]
 
 
-def solve(search: Search, question: Question, aims: Mapping[str, Asked]) -> Worlds:
-    """Finds the nearest worlds of a chunk of rows."""
+def solve(search: Search, question: Question, aims: Mapping[str, Asked], cutoff: Tensor | None = None) -> Worlds:
+    """Finds the nearest worlds of a chunk of rows.
+
+    Args:
+        search: How they are sought.
+        question: The question.
+        aims: What is sought of each variable of the antecedent.
+        cutoff: The cost from which a world is of no use, with shape `(rows,)`; such rows may be given up.
+    """
     discrete = undecided(search.scm, aims, search.scope)
     if not discrete or not question.rows:
-        return solve_within(search.problem, question, aims, search.inner(aims))
+        return solve_within(search.problem, question, aims, search.inner(aims), cutoff)
 
-    return _solve_discrete(search, question, aims, discrete)
+    return _solve_discrete(search, question, aims, discrete, cutoff)
 
 
-def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked], discrete: Sequence[str]) -> Worlds:
+def _solve_discrete(
+    search: Search,
+    question: Question,
+    aims: Mapping[str, Asked],
+    discrete: Sequence[str],
+    cutoff: Tensor | None,
+) -> Worlds:
     """Solves a chunk of rows for the best of the classes and whole numbers that may change."""
-    scm, solver = search.scm, search.solver
+    scm = search.scm
     names = {*aims, *scm.graph.ancestors(*aims)}
     part = scm.part([name for name in scm.graph.order if name in names])
     within = replace(search, scm=part, scope=tuple(name for name in search.scope if name in names))
@@ -78,14 +91,39 @@ def _solve_discrete(search: Search, question: Question, aims: Mapping[str, Asked
     met = [name for name in within.problem(aims).roles.met if name not in allowed]
     tree = ChoiceTree(part, inner, aims, scope=within.scope, met=met, allowed=allowed, distance=search.distance)
     choose = _ChoiceSolver(within, inner, aims, frozenset(tree.wide) - set(within.scope))
-    found = search_discrete(tree, choose, search.distance)
-
+    found = search_discrete(tree, choose, search.distance, cutoff)
     pinned = {name: found.x[name] for name in discrete if name not in choose.follow}
-    worlds = _solve_pinned(search, question, aims, pinned, choose.follow)
-    lost = found.cost(inner.u, search.distance) < worlds.cost(question.u, search.distance) - LEAST_LOSS
+    if cutoff is None:
+        return _solve_again(search, question, aims, found, pinned, choose.follow)
+
+    every = Worlds.given_up(question.x, question.u)
+    every.certainty.copy_(found.certainty)
+    # Rows without a cutoff are told how they failed.
+    rows = ((found.cost(inner.u, search.distance) < cutoff) | cutoff.isinf()).nonzero().squeeze(-1)
+    if len(rows):
+        asked = question.select(rows)
+        again = _solve_again(search, asked, select(aims, rows), found.take(rows), select(pinned, rows), choose.follow)
+        every.put(rows, again)
+
+    return every
+
+
+def _solve_again(
+    search: Search,
+    question: Question,
+    aims: Mapping[str, Asked],
+    found: Worlds,
+    pinned: Columns,
+    follow: Collection[str],
+) -> Worlds:
+    """Solves rows with the discrete values that a search found, to the end."""
+    u = {name: question.u[name] for name in found.u}
+    worlds = _solve_pinned(search, question, aims, pinned, follow)
+    lost = found.cost(u, search.distance) < worlds.cost(question.u, search.distance) - LEAST_LOSS
     if lost.any():
         worlds = worlds.copy()
-        again = _solve_pinned(replace(search, solver=solver.screening()), question, aims, pinned, choose.follow)
+        screening = replace(search, solver=search.solver.screening())
+        again = _solve_pinned(screening, question, aims, pinned, follow)
         worlds.put(lost.nonzero().squeeze(-1), again.take(lost.nonzero().squeeze(-1)))
     unmet = (found.status != SolverStatus.CONVERGED) & (worlds.status != SolverStatus.CONVERGED)
     worlds.status[unmet] = found.status[unmet]

@@ -11,6 +11,7 @@ __all__ = ["rows_of_sets", "search_supports"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -22,8 +23,13 @@ from deepbc.queries.question import Question
 from deepbc.queries.worlds import Worlds
 from deepbc.solvers.base import SupportSearch
 
-# Finds the nearest worlds of a chunk of rows.
-Nearest = Callable[[Search, Question, Mapping[str, Asked]], Worlds]
+
+class Nearest(Protocol):
+    """Finds the nearest worlds of a chunk of rows; those from a cutoff `(rows,)` of the cost on may be given up."""
+
+    def __call__(
+        self, search: Search, question: Question, aims: Mapping[str, Asked], cutoff: Tensor | None = None
+    ) -> Worlds: ...
 
 
 def search_supports(search: Search, question: Question, aims: Mapping[str, Asked], nearest: Nearest) -> Worlds:
@@ -36,11 +42,11 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
     every = torch.arange(question.rows, device=scm.device)
     best: Worlds | None = None
 
-    def attempt(rows: Tensor, scope: tuple[str, ...]) -> Tensor:
-        """Solves rows with a scope, keeps what is better, and returns its cost."""
+    def attempt(rows: Tensor, scope: tuple[str, ...], cutoff: Tensor | None = None) -> Tensor:
+        """Solves rows with a scope, keeps what is better, and returns its cost; infinite from the cutoff on."""
         nonlocal best
         part = question.select(rows)
-        found = nearest(replace(search, solver=rule.solver, scope=scope), part, select(aims, rows))
+        found = nearest(replace(search, solver=rule.solver, scope=scope), part, select(aims, rows), cutoff)
         cost = found.cost(part.u, search.distance)
         if best is None:
             best = found
@@ -49,8 +55,9 @@ def search_supports(search: Search, question: Question, aims: Mapping[str, Asked
         return cost
 
     if rule.sets is not None or len(movable) <= rule.keep:
-        for scope in rule.sets or (movable,):
-            attempt(every, scope)
+        # Sets that meet what is asked by its own noise are fast, and what they cost bounds the others.
+        for scope in sorted(rule.sets or (movable,), key=lambda scope: not set(aims) <= {*scope}):
+            attempt(every, scope, None if best is None else best.cost(question.u, search.distance))
     else:
         first = nearest(replace(search, solver=rule.solver), question, aims)
         _grow_supports(search, question, first, movable, rule, attempt)
@@ -65,7 +72,7 @@ def _grow_supports(
     first: Worlds,
     movable: tuple[str, ...],
     rule: SupportSearch,
-    attempt: Callable[[Tensor, tuple[str, ...]], Tensor],
+    attempt: Callable[[Tensor, tuple[str, ...], Tensor | None], Tensor],
 ) -> None:
     """Tries the set that moves most in a first solution with all, and the set that grows one by one."""
     moved = torch.stack([search.distance.moved(name, first.u[name], question.u[name]) for name in movable], -1)
@@ -73,9 +80,9 @@ def _grow_supports(
     for rank in range(rule.keep):
         cost = torch.full_like(moved, torch.inf)
         for rows, scope in rows_of_sets(kept, movable):
-            for k, name in enumerate(movable):
+            for k, name in sorted(enumerate(movable), key=lambda each: each[1] not in question.asked):
                 if name not in scope:
-                    cost[rows, k] = attempt(rows, (*scope, name))
+                    cost[rows, k] = attempt(rows, (*scope, name), cost[rows].amin(-1))
         # Where no variable reaches it alone, that which moves most.
         fallback = torch.where(kept, -torch.inf, moved).argmax(-1)
         chosen = torch.where(cost.isinf().all(-1), fallback, cost.argmin(-1))
@@ -83,7 +90,7 @@ def _grow_supports(
         if rank + 1 == rule.keep:
             largest = torch.zeros_like(kept).scatter(-1, moved.topk(rule.keep, -1).indices, True)
             for rows, scope in rows_of_sets(largest, movable):
-                attempt(rows, scope)
+                attempt(rows, scope, cost[rows].amin(-1))
 
 
 def rows_of_sets(kept: Tensor, names: Sequence[str]) -> list[tuple[Tensor, tuple[str, ...]]]:

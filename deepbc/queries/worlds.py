@@ -43,6 +43,14 @@ class Worlds:
 
         return cls(x, u, status, torch.ones_like(status, dtype=torch.double))
 
+    @classmethod
+    def given_up(cls, x: Mapping[str, Tensor], u: Mapping[str, Tensor]) -> "Worlds":
+        """Worlds that stay as they are because their search was given up; they may be changed."""
+        worlds = cls.of(dict(x), dict(u)).copy()
+        worlds.status.fill_(int(SolverStatus.INCOMPLETE_SEARCH))
+
+        return worlds
+
     def copy(self) -> "Worlds":
         """A copy that may be changed: what no change reached shares its memory with the question."""
         return map_tensors(torch.clone, self)
@@ -52,7 +60,7 @@ class Worlds:
         for part in ("x", "u", "drawn", "chances"):
             theirs = getattr(other, part)
             for name, each in getattr(self, part).items():
-                each[rows] = theirs[name]
+                each[rows] = theirs[name].to(each.dtype)
         self.status[rows] = other.status
         self.certainty[rows] = other.certainty
 

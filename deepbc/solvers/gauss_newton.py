@@ -104,20 +104,27 @@ class _Results:
     def finish(self, problem: Problem, tolerance: float) -> SolverState:
         """Takes the last step of the run of the lowest cost of each row, the first of equals."""
         noises, cost, step, decrement = self._lowest(problem.rows)
-        point = problem.evaluate(noises[:, : problem.free] + step)
-        after = problem.cost.value(point.noises, problem.rest)
         met = decrement <= max(tolerance, RELAXED_TOLERANCE)
         status = torch.where(met, int(SolverStatus.CONVERGED), int(SolverStatus.MAX_STEPS))
         status = torch.where(cost.isfinite() & row_sum(step).isfinite(), status, int(SolverStatus.NON_FINITE))
-        taken = (status == SolverStatus.CONVERGED) & (after <= cost)
+        # Those that were given up take no last step.
+        last: Tensor | slice = slice(None)
+        if problem.cutoff is not None:
+            last = _promising(problem, cost, decrement).nonzero().squeeze(-1)
+        part = problem.select(last)
+        point = part.evaluate(noises[last, : problem.free] + step[last])
+        after = part.cost.value(point.noises, part.rest)
+        taken = (status[last] == SolverStatus.CONVERGED) & (after <= cost[last])
+        noises[last] = _where(taken, point.noises, noises[last])
+        cost[last] = torch.where(taken, after, cost[last])
         none = problem.rest[:, :0]
 
         return SolverState(
-            noises=_where(taken, point.noises, noises),
+            noises=noises,
             fixed=~problem.movable,
             active_set=none.long(),
             multipliers=none,
-            cost=torch.where(taken, after, cost),
+            cost=cost,
             violation=torch.zeros_like(cost),
             status=status,
             needs_restart=self.needs_restart,
@@ -210,9 +217,7 @@ class _Iterate:
         """Which runs stop, converged or not; NaN stops."""
         going = (self.decrement > tolerance) & (self.decrement < torch.inf) & (self.length >= MIN_STEP_LENGTH)
         if self.problem.cutoff is not None:
-            # Half the squared Newton decrement is the decrease that the model predicts.
-            predicted = self.decrement * (self.problem.cost.scale + self.cost) / 2
-            going &= self.cost - CUTOFF_SAFETY * predicted < self.problem.cutoff
+            going &= _promising(self.problem, self.cost, self.decrement)
 
         return ~going
 
@@ -364,6 +369,15 @@ class _Iterate:
             memory=self.memory.join(other.memory),
             **columns,
         )
+
+
+def _promising(problem: Problem, cost: Tensor, decrement: Tensor) -> Tensor:
+    """Whether runs of a problem with a cutoff may still fall below it."""
+    assert problem.cutoff is not None  # noqa: S101 # the caller asked
+    # Half the squared Newton decrement is the decrease that the model predicts.
+    predicted = decrement * (problem.cost.scale + cost) / 2
+
+    return cost - CUTOFF_SAFETY * predicted < problem.cutoff
 
 
 def _end_curvature(free: int, start: Point, trial: _Trial) -> Tensor:

@@ -218,7 +218,7 @@ class Problem:
         """The number of implied noises."""
         return self.rest.shape[-1] - self.free
 
-    def select(self, rows: Tensor) -> "Problem":
+    def select(self, rows: Tensor | slice) -> "Problem":
         """Takes the given rows."""
         return select(self, rows)
 

@@ -172,6 +172,9 @@ def _check_slopes(contract: Contract, law: Mechanism, u: Tensor, p: Tensor) -> N
     value, by_noise, by_parents = law.predict_and_jacobian(u, p)
     contract.near("predict_and_jacobian", value, x.detach(), ROUNDING, "Mend it, or leave it out.")
     contract.near("predict_and_jacobian", by_parents, expected, DIFFERENCE, "Mend it, or leave it out.")
+    last = list(range(p.shape[-1]))[-1:]
+    _, _, by_last = law.predict_and_jacobian(u, p, last)
+    contract.near("predict_and_jacobian by the last", by_last, expected[:, last], DIFFERENCE, "Take `moving`.")
     expected = differences(lambda u: law.predict(u, p).sum(-1), u)
     contract.near("predict_and_jacobian", by_noise, expected, DIFFERENCE, "Mend it, or leave it out.")
     if law.pinnable:
@@ -179,6 +182,8 @@ def _check_slopes(contract: Contract, law: Mechanism, u: Tensor, p: Tensor) -> N
         contract.near("abduct_and_jacobian", found, u, ROUNDING, "Mend it, or leave it out.")
         expected = differences(lambda p: law.abduct(x.detach(), p).sum(-1), p)
         contract.near("abduct_and_jacobian", by_parents, expected, DIFFERENCE, "Mend it, or leave it out.")
+        _, by_last = law.abduct_and_jacobian(law.reduce(x.detach()), p, last)
+        contract.near("abduct_and_jacobian by the last", by_last, expected[:, last], DIFFERENCE, "Take `moving`.")
 
 
 def _check_files(contract: Contract, scm: SCM, u: Tensor, p: Tensor) -> None:

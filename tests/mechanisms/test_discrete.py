@@ -202,6 +202,28 @@ def test_whole_numbers_have_the_probabilities_of_their_law():
         assert scm.log_prob(at, of=["n"]).exp().tolist() == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.parametrize("law", [bc.Integer(bc.Flow()), bc.Categorical()], ids=["whole numbers", "classes"])
+def test_nearest_noise_is_derived_by_the_parents_that_move(law):
+    """a, b, c -> n, by some parents as by all."""
+    draw = np.random.default_rng(0)
+    data = {name: draw.normal(size=300) for name in "abc"}
+    count = np.digitize(np.sin(3 * data["a"]) + data["b"] + draw.normal(size=300), [-0.5, 0.5])
+    data["n"] = count if isinstance(law, bc.Integer) else np.array(["x", "y", "z"])[count]
+    scm = bc.SCM(bc.CausalGraph.parse("a, b, c -> n"), {"n": law})
+    scm.fit(data, training=bc.Training(epochs=3), progress=False)
+    fitted, x = scm.mechanisms["n"], scm.schema.read_values(data)
+    parents = torch.cat([x[name] for name in scm.graph.parents("n")], -1)
+    u = noise(300, fitted.noise_dim)
+
+    nearest, by_parents = fitted.nearest_and_jacobian(x["n"].roll(1, 0), parents, u)
+
+    assert (by_parents != 0).any()
+    for moving in ([], [1], [2, 0]):
+        again, by_moving = fitted.nearest_and_jacobian(x["n"].roll(1, 0), parents, u, moving)
+        torch.testing.assert_close(again, nearest, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(by_moving, by_parents[..., moving], rtol=1e-10, atol=1e-10)
+
+
 def test_counts_may_attain_their_bound():
     stream = np.random.default_rng(0)
     n = stream.poisson(1.5, size=3000)

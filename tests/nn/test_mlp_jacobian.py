@@ -57,6 +57,18 @@ def test_outputs_and_slopes_are_those_of_autograd(monkeypatch, shape, rows, bloc
     torch.testing.assert_close(run_network(net, seen), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("moving", [[], [0], [4, 1], [0, 2, 3], slice(1, 3)], ids=str)
+def test_slopes_by_inputs_that_move_are_those_of_all(moving):
+    net = network(*SHAPES["more inputs than outputs"])
+    seen = torch.randn(23, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    outputs, slopes = derive_network(net, seen, moving)
+
+    expected, by_inputs = by_autograd(net, seen)
+    torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(slopes, by_inputs[..., moving], rtol=1e-12, atol=1e-12)
+
+
 def test_results_share_no_memory_with_later_ones():
     net = network(1, (32, 32), 2)
     seen = torch.randn(50, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
