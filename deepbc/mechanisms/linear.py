@@ -36,7 +36,7 @@ class Linear(AdditiveGaussian):
     def affine(self) -> bool:
         family = self.bound
 
-        return not any(each.bounded and not each.discrete for each in (family.child, *family.parents))
+        return not any(each.latent.bounded and not each.discrete for each in (family.child, *family.parents))
 
     def settings(self) -> dict[str, Any]:
         return {}

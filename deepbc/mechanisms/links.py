@@ -55,7 +55,8 @@ class Outer(nn.Module):
 
     def __init__(self, variable: Variable) -> None:
         super().__init__()
-        (self.lower, self.upper), self.bounded = variable.support, variable.bounded
+        self.lower, self.upper = variable.support
+        self.bounded = math.isfinite(self.lower) or math.isfinite(self.upper)
         self.scaling = Scaling(variable.dim)
 
     def calibrate(self, x: Tensor) -> None:

@@ -95,19 +95,20 @@ def combinations_of(scm: SCM, names: Sequence[str]) -> Iterator[Columns]:
         yield {name: each.rows(code.to(scm.dtype)) for (name, each), code in pairs}
 
 
-def search_discrete(tree: ChoiceTree, solver: ChoiceSolver, distance: Distances) -> Worlds:
+def search_discrete(tree: ChoiceTree, solver: ChoiceSolver, distance: Distances, limit: Tensor | None = None) -> Worlds:
     """Finds the best values of discrete variables for each row, and the world that goes with them.
 
     Args:
         tree: The choices.
         solver: Finds the world for given values.
         distance: How far two noises are apart.
+        limit: The cost, with shape `(rows,)`, from which on a world is of no use.
     """
-    search = _Search(tree, solver, distance)
+    search = _Search(tree, solver, distance, limit)
     best = search.start()
     for most in BEAMS:
-        search.run(best, tree.grow(best.cost(tree.question.u, distance), most), (BEAM_SOLVED,))
-    choices = tree.grow(best.cost(tree.question.u, distance), MOST_CHOICES)
+        search.run(best, tree.grow(search.limit(best), most), (BEAM_SOLVED,))
+    choices = tree.grow(search.limit(best), MOST_CHOICES)
     risk = search.run(best, choices, ROUNDS if distance.squared else ROUNDS[:2])
     risk = torch.where(choices.complete, risk, risk.clamp_min(ROUNDING_RISK))
     if tree.wide:
@@ -127,6 +128,7 @@ class _Search:
     tree: ChoiceTree
     solver: ChoiceSolver
     distance: Distances
+    most: Tensor | None
 
     def start(self) -> Worlds:
         """The worlds with factual values, or those nearest to them that are allowed."""
@@ -156,13 +158,13 @@ class _Search:
         rank = choices.rank()
         last = 0
         for end in rounds:
-            limit = self._limit(best)
+            limit = self.limit(best)
             chosen = ((rank >= last) & (rank < end) & (pruned_at < limit[choices.row])).nonzero().squeeze(-1)
             for part in chosen.split(MOST_SOLVED):
                 self._try(best, choices.row[part], self._values(choices, part))
             last = end
 
-        limit = self._limit(best)[choices.row]
+        limit = self.limit(best)[choices.row]
         left = ((rank >= last) | (pruned_at >= limit)) & (choices.bound < limit)
         ratio = (choices.cost[left] / limit[left]).nan_to_num(nan=1.0, posinf=1.0).clamp_min(1e-3)
         chance = torch.special.ndtr(-ratio.log() / MODEL_SD)
@@ -182,13 +184,13 @@ class _Search:
         self._try(best, three, repeat(chosen, 3) | whole)
         active = rows
         for _ in range(MOST_SWEEPS):
-            before = self._limit(best)
+            before = self.limit(best)
             for name in tree.wide:
                 others = repeat({each: self._hardened(each, best.x[each][active]) for each in tree.allowed}, len(STEPS))
                 moved = others[name] + others[name].new_tensor(STEPS).repeat_interleave(len(active)).unsqueeze(-1)
                 tried = active.repeat(len(STEPS))
                 self._try(best, tried, others | {name: self._whole(name, moved, tried)})
-            active = (self._limit(best) < before).nonzero().squeeze(-1)
+            active = (self.limit(best) < before).nonzero().squeeze(-1)
             if not len(active):
                 return
 
@@ -197,7 +199,7 @@ class _Search:
         if not len(rows):
             return
         relaxed = [name for name in self.tree.wide if name not in values]
-        found = self.solver.solve(rows, values, relaxed, self._limit(best)[rows])
+        found = self.solver.solve(rows, values, relaxed, self.limit(best)[rows])
         u = select(self.tree.question.u, rows)
         cost = found.cost(u, self.distance)
         # Of each row the cheapest choice, the first of equals.
@@ -206,12 +208,15 @@ class _Search:
         new = torch.ones_like(order, dtype=torch.bool)
         new[1:] = rows[order][1:] != rows[order][:-1]
         cheapest = order[new]
-        limit = self._limit(best)[rows[cheapest]]
+        limit = self.limit(best)[rows[cheapest]]
         better = cheapest[cost[cheapest] < limit - LEAST_GAIN * (1 + limit).nan_to_num(posinf=0.0)]
         best.put(rows[better], found.take(better))
 
-    def _limit(self, best: Worlds) -> Tensor:
-        return best.cost(self.tree.question.u, self.distance)
+    def limit(self, best: Worlds) -> Tensor:
+        """The cost, with shape `(rows,)`, from which on a world is of no use."""
+        cost = best.cost(self.tree.question.u, self.distance)
+
+        return cost if self.most is None else torch.minimum(cost, self.most)
 
     def _values(self, choices: Choices, chosen: Tensor) -> Columns:
         return {name: values[choices.index[name][chosen]] for name, values in self.tree.values.items()}

@@ -15,6 +15,7 @@ from deepbc._validation import check_classes
 from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
 from deepbc.queries.asked import Asked
+from deepbc.queries.censored_patterns import censored_of
 from deepbc.queries.discrete_search import undecided
 from deepbc.queries.effects import choose_labels
 from deepbc.queries.growing_spheres import is_searchable, search_spheres
@@ -80,7 +81,7 @@ def _find(search: Search, question: Question) -> tuple[Worlds, RowStatuses]:
     aims = _aims(scm, question, outside.any(0), lone=len(asked) == 1 and not discrete)
     solver = search.solver
     check_classes(solver.pins, [*discrete, *(name for name in aims if scm.variables[name].discrete)], solver)
-    classes = discrete or any(scm.variables[name].discrete for name in asked)
+    classes = discrete or any(scm.variables[name].discrete for name in asked) or censored_of(scm, aims, search.scope)
     sparse = bool(classes) and solver.supports(search.scope) is not None
     size = DISCRETE_CHUNK if discrete else CHUNK
     slices = [slice(start, start + size) for start in range(0, question.rows, size)] or [slice(0, 0)]
@@ -159,15 +160,25 @@ def inside_bounds(scm: SCM, name: str, asked: Asked) -> Asked:
     lower, upper = (0.0, len(variable.levels) - 1.0) if variable.levels else (variable.lower, variable.upper)
     inside = Asked(asked.lower.clamp(min=lower), asked.upper.clamp(max=upper), True)
 
-    return inside if variable.discrete else inside.shrunk(scm.schema.sd(name))
+    if variable.discrete:
+        return inside
+    shrunk = inside.shrunk(scm.schema.sd(name))
+    # Floor and ceiling are met exactly.
+    return replace(
+        shrunk,
+        lower=torch.where(inside.lower <= variable.floor, inside.lower, shrunk.lower),
+        upper=torch.where(inside.upper >= variable.ceiling, inside.upper, shrunk.upper),
+    )
 
 
 def _outside(scm: SCM, question: Question) -> Tensor:
     """Which variables of the antecedent, in order, are asked to leave bounds or limits, with shape `(asked, rows)`."""
     masks = []
     for name, asked in question.asked.items():
-        lower, upper = scm.variables[name].support
+        variable = scm.variables[name]
+        lower, upper = variable.support
         beyond = ((asked.upper <= lower) | (asked.lower >= upper)).any(-1)
+        beyond |= ((asked.upper < variable.floor) | (asked.lower > variable.ceiling)).any(-1)
         masks.append(beyond | question.forbidden.get(name, torch.zeros_like(beyond)))
 
     return torch.stack(masks)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
-from deepbc.mechanisms import Discrete, Mechanism
+from deepbc.mechanisms import Atomic, Mechanism
 from deepbc.mechanisms.derivatives import value_and_jacobian
 from deepbc.numerics.batched import concat_last
 from deepbc.queries.question import Question
@@ -139,7 +139,7 @@ class RestModel:
         law, rest, joined = self.scm.mechanisms[name], self.question.u[name][row], self._joined(name, row, parents)
         if name in self.roles.scope:
             return self.distance.moved(name, law.nearest(x, joined, rest), rest)
-        if not isinstance(law, Discrete):
+        if not isinstance(law, Atomic):
             return rest.new_zeros(len(rest))
 
         return torch.where(law.region(x, x, joined).excess(rest).amax(-1) > 0, torch.inf, 0.0).to(rest)
@@ -152,7 +152,7 @@ class RestModel:
         assert jacobian is not None  # noqa: S101 # a parent moves
         residual, weight = u - rest, self._weight(name)
         squared, gradient = residual.square().sum(-1), (jacobian.mT @ residual.unsqueeze(-1)).squeeze(-1)
-        if isinstance(self.scm.mechanisms[name], Discrete) and residual.shape[-1] > 1:
+        if isinstance(self.scm.mechanisms[name], Atomic) and residual.shape[-1] > 1:
             length = squared.sqrt().clamp_min(torch.finfo(squared.dtype).tiny).unsqueeze(-1)
             jacobian = (gradient / length).unsqueeze(-2)
 
@@ -197,7 +197,7 @@ def _predict(law: Mechanism, u: Tensor, parents: Tensor) -> tuple[Tensor, Tensor
 
 def _imply(law: Mechanism, x: Tensor, parents: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
     """Implied noises and their Jacobian by the parents."""
-    if isinstance(law, Discrete):
+    if isinstance(law, Atomic):
         return law.nearest_and_jacobian(x, parents, rest)
 
     z = law.reduce(x)

@@ -211,11 +211,11 @@ class _Work:
 
     def _remarks(self, mechanism: Mechanism, split: Split) -> tuple[str, ...]:
         """Remarks on the data of a variable, and on its held-out noise."""
-        ties = () if mechanism.discrete else _ties(split.column)
+        ties = () if mechanism.discrete else _ties(split.column, mechanism.bound.child)
         if mechanism.given or not mechanism.exact:
             return ties
 
-        # Of a class or a whole number, any of the noises that lead there.
+        # Of a class, a whole number, a floor or a ceiling, any of the noises that lead there.
         shape = (len(split.held), mechanism.noise_dim)
         uniform = torch.rand(shape, generator=generator(self.plan.seed, "held out"), dtype=torch.float64)
         u = mechanism.draw(split.held_x, split.held_parents, uniform.to(split.context))
@@ -250,12 +250,14 @@ class _Epochs:
         return f"epoch {epoch}{each}, of at most {self.most:,}"
 
 
-def _ties(rows: Tensor) -> tuple[str, ...]:
+def _ties(rows: Tensor, variable: Variable) -> tuple[str, ...]:
     """Remarks on a value that many rows share: a density has no true height there."""
     if rows.shape[-1] > 1:
         return ()
 
-    values, counts = rows.unique(return_counts=True)
+    values, counts = rows[(rows > variable.floor) & (rows < variable.ceiling)].unique(return_counts=True)
+    if not len(values):
+        return ()
     most = counts.argmax()
     share = counts[most].item() / len(rows)
     if share < LARGEST_TIE:

@@ -34,6 +34,8 @@ class _Variable(_Record):
     ordered: bool = False
     whole: bool = False
     span: tuple[float, float] | None = None
+    floor: float | None = None
+    ceiling: float | None = None
 
 
 class _Mechanism(_Record):
@@ -120,7 +122,7 @@ def _read_fit(record: _Fit) -> VariableFit:
 
 
 def _write_variable(variable: Variable) -> _Variable:
-    lower, upper = (bound if math.isfinite(bound) else None for bound in (variable.lower, variable.upper))
+    lower, upper = _finite(variable.lower), _finite(variable.upper)
 
     items, ordered = (variable.levels.items, variable.levels.ordered) if variable.levels else (None, False)
 
@@ -133,6 +135,8 @@ def _write_variable(variable: Variable) -> _Variable:
         ordered=ordered,
         whole=variable.whole,
         span=variable.span,
+        floor=_finite(variable.floor),
+        ceiling=_finite(variable.ceiling),
     )
 
 
@@ -140,7 +144,14 @@ def _read_variable(name: str, record: _Variable) -> Variable:
     bounds = read_bounds((record.lower, record.upper), f"Variable {name!r}")
     levels = None if record.levels is None else Levels(record.levels, record.ordered)
 
-    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span)
+    floor = -math.inf if record.floor is None else record.floor
+    ceiling = math.inf if record.ceiling is None else record.ceiling
+
+    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span, floor, ceiling)
+
+
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
 
 
 def _write_mechanism(name: str, mechanism: Mechanism) -> _Mechanism:

@@ -1,11 +1,13 @@
 """What the values of each variable are, as people declared it or as a column shows, and the mechanism that suits them.
 
 What people name comes first: a type, or a mechanism. Otherwise labels, truth values and a number that has two values in
-all make a category, a column of numbers that are all whole holds whole numbers, and all else is real.
+all make a category; numbers whose least or largest value many rows share are censored; a column of numbers that are all
+whole holds whole numbers; and all else is real.
 """
 
 __all__ = ["Declaration", "default_mechanism", "infer_kind", "read_types"]
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +18,12 @@ from deepbc._validation import check_levels, pick
 from deepbc.data.categories import Label, find_levels, list_items, words_in
 from deepbc.data.dates import check_no_date_text
 from deepbc.data.variables import Kind, Variable
-from deepbc.errors import SettingError
+from deepbc.errors import DataError, SettingError
 from deepbc.graph import CausalGraph
-from deepbc.mechanisms import Categorical, Flow, Integer, Mechanism
+from deepbc.mechanisms import Categorical, Censored, Flow, Integer, Mechanism
+from deepbc.scm.lumps import find_lumps
 
-REAL, INTEGER, CATEGORY = "real", "integer", "category"
+REAL, INTEGER, CATEGORY, CENSORED = "real", "integer", "category", "censored"
 # Rows of a column of numbers that are looked at before all of them are.
 FEW = 1000
 # From here on all numbers of double precision are whole.
@@ -30,7 +33,7 @@ Declared = str | tuple[Label, ...]
 
 
 def read_types(types: Mapping[str, Any], names: Collection[str]) -> dict[str, Declared]:
-    """Reads declared types: real, integer, category, or the ordered levels of one, lowest first."""
+    """Reads declared types: real, integer, category, censored, or the ordered levels of one, lowest first."""
     read: dict[str, Declared] = {}
     for name, declared in types.items():
         pick(name, names, "types")
@@ -60,7 +63,7 @@ class Declaration:
 
     def kinds(self, columns: Mapping[str, Any], known: Mapping[str, Variable]) -> dict[str, Kind]:
         """Finds what the values of each column are: as before where that is known, or as declared, chosen or seen."""
-        kinds = {name: Kind(each.levels, each.whole) for name, each in known.items()}
+        kinds = {name: each.values_kind for name, each in known.items()}
         for name, column in columns.items():
             if name in known or name not in self.graph:
                 continue
@@ -81,12 +84,14 @@ class Declaration:
         return "its law" if name in self.chosen else "inferred"
 
     def mechanism(self, name: str, kind: Kind) -> Mechanism:
-        """The mechanism of a variable: the chosen one, or the default of its type; whole numbers are rounded."""
+        """The mechanism of a variable: the chosen one, rounded or censored if need be, or the default of its type."""
         if name not in self.chosen:
             return default_mechanism(kind)
         mechanism = self.mechanisms[name]
         if kind.whole and not mechanism.discrete and not mechanism.given:
             return Integer(mechanism)
+        if kind.censored and mechanism.domain == "number" and not mechanism.given:
+            return Censored(mechanism)
         if kind.levels and mechanism.domain != "category":
             _check_words(True, mechanism, f"Variable {name!r}")
 
@@ -108,6 +113,8 @@ def infer_kind(
     where = f"Variable {name!r}"
     if isinstance(declared, tuple):
         return Kind(find_levels(column, where, declared))
+    if declared == CENSORED or (declared is None and mechanism is not None and mechanism.domain == "censored"):
+        return _censored(column, where)
     if declared is not None:
         return Kind(find_levels(column, where) if declared == CATEGORY else None, declared == INTEGER)
     if mechanism is not None and mechanism.domain == "category":
@@ -124,12 +131,31 @@ def infer_kind(
     if words_in(column, where) or (not bounded and _two_valued(items)):
         return Kind(find_levels(column, where))
 
+    floor, ceiling = find_lumps(items)
+    if math.isfinite(floor) or math.isfinite(ceiling):
+        return Kind(floor=floor, ceiling=ceiling)
+
     return Kind(whole=items.ndim == 1 and _all_whole(items))
 
 
 def default_mechanism(kind: Kind) -> Mechanism:
     """The mechanism of values of which people chose none."""
-    return Categorical() if kind.levels else Integer() if kind.whole else Flow()
+    if kind.levels:
+        return Categorical()
+
+    return Integer() if kind.whole else Censored() if kind.censored else Flow()
+
+
+def _censored(column: Any, where: str) -> Kind:
+    """The floor and the ceiling of a column that people say has one."""
+    floor, ceiling = find_lumps(list_items(column, where), declared=True)
+    if math.isinf(floor) and math.isinf(ceiling):
+        raise DataError(
+            f"{where}: expected many rows at its least or its largest value, because it is to be censored; neither "
+            f"comes twice. Declare it as real."
+        )
+
+    return Kind(floor=floor, ceiling=ceiling)
 
 
 def _all_whole(items: "np.ndarray[Any, Any]") -> bool:
@@ -152,13 +178,13 @@ def _two_valued(items: "np.ndarray[Any, Any]") -> bool:
 
 
 def _check_type(declared: object, where: str) -> None:
-    """A type is one of the three that have names, or the ordered levels of a category."""
-    if isinstance(declared, str) and declared in (REAL, INTEGER, CATEGORY):
+    """A type is one of the four that have names, or the ordered levels of a category."""
+    if isinstance(declared, str) and declared in (REAL, INTEGER, CATEGORY, CENSORED):
         return
     if isinstance(declared, str) or not isinstance(declared, Sequence):
         raise SettingError(
-            f"{where}: expected {REAL!r}, {INTEGER!r}, {CATEGORY!r} or a list of ordered levels, lowest first, got "
-            f"{declared!r}."
+            f"{where}: expected {REAL!r}, {INTEGER!r}, {CATEGORY!r}, {CENSORED!r} or a list of ordered levels, lowest "
+            f"first, got {declared!r}."
         )
     try:
         check_levels(declared)
