@@ -13,6 +13,7 @@ from torch import Tensor
 
 from deepbc._validation import NUMBERS, check_batches, check_finite, check_shape, name_rows
 from deepbc.data.categories import Levels
+from deepbc.data.grid import WHOLE, Grid
 from deepbc.errors import DataError, SettingError
 from deepbc.numerics.batched import concat_last
 
@@ -33,10 +34,11 @@ class Variable:
         sd: The standard deviation of each component in the data of the fit, or one of all (images); 1 where no data was
             seen or it is constant, and for the indicators of a category.
         levels: The levels of a category; None for numbers.
-        whole: Whether its values are whole numbers, which may attain their bounds.
+        whole: Whether its values are whole numbers, or others of equal steps, which may attain their bounds.
         span: The least and the largest number of the data of the fit; None where no scalar numbers were seen.
         floor: The least value, where many rows share it because nothing below shows; minus infinity where none do.
         ceiling: The largest value, where many rows share it because nothing above shows; infinity where none do.
+        grid: The steps of its values, where these are equal.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Variable:
     span: tuple[float, float] | None = None
     floor: float = -math.inf
     ceiling: float = math.inf
+    grid: Grid = WHOLE
 
     def __post_init__(self) -> None:
         where = f"Variable {self.name!r}"
@@ -71,7 +74,7 @@ class Variable:
         """
         kind = kind or Kind()
         if kind.whole:
-            bounds = (_ceil(bounds[0]), -_ceil(-bounds[1]))
+            bounds = kind.grid.ends(*bounds)
         bounds = (max(bounds[0], kind.floor), min(bounds[1], kind.ceiling))
         shape = tuple(column.shape[1:])
         if kind.levels and not kind.levels.ordered:
@@ -84,7 +87,7 @@ class Variable:
 
         sds = tuple(sd.where(sd > 0, 1.0).tolist())
 
-        return cls(name, shape, *bounds, sds, kind.levels, kind.whole, span, kind.floor, kind.ceiling)
+        return cls(name, shape, *bounds, sds, kind.levels, kind.whole, span, kind.floor, kind.ceiling, kind.grid)
 
     @classmethod
     def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:
@@ -116,7 +119,7 @@ class Variable:
     @property
     def values_kind(self) -> "Kind":
         """What its values are."""
-        return Kind(self.levels, self.whole, self.floor, self.ceiling)
+        return Kind(self.levels, self.whole, self.floor, self.ceiling, self.grid)
 
     @property
     def sorted(self) -> bool:
@@ -125,12 +128,12 @@ class Variable:
 
     @property
     def support(self) -> tuple[float, float]:
-        """The open interval in which a law moves; half a unit wider than the bounds of whole numbers.
+        """The open interval in which a law moves; half a step wider than the bounds of whole numbers.
 
         It goes on beyond a floor or a ceiling.
         """
         if self.whole:
-            return self.lower - 0.5, self.upper + 0.5
+            return self.lower - self.grid.step / 2, self.upper + self.grid.step / 2
 
         return (
             -math.inf if math.isfinite(self.floor) else self.lower,
@@ -139,11 +142,11 @@ class Variable:
 
     @property
     def kind(self) -> str:
-        """The type: image, vector, category, ordered, integer, censored, bounded or real."""
+        """The type: image, vector, category, ordered, integer, grid, censored, bounded or real."""
         if self.levels is not None:
             return "ordered" if self.levels.ordered else "category"
         if self.whole:
-            return "integer"
+            return "integer" if self.grid == WHOLE else "grid"
         if self.censored:
             return "censored"
         if len(self.shape) > 1:
@@ -179,13 +182,13 @@ class Variable:
             return self.levels.rows(column)
 
         rows = flatten(column, self.shape, where)
-        if self.whole and (bad := (rows.isfinite() & (rows != rows.round())).any(-1)).any():
+        if self.whole and (bad := (rows.isfinite() & ~self.grid.holds(rows)).any(-1)).any():
             raise DataError(
-                f"{where}: expected whole numbers, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
+                f"{where}: expected {self.grid}, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
                 f"declare the variable as real."
             )
 
-        return rows
+        return self.grid.snap(rows.double()) if self.whole and self.grid != WHOLE else rows
 
     def legal(self, column: "np.ndarray[Any, Any]") -> "np.ndarray[Any, np.dtype[np.bool_]]":
         """Which entries of a column, or of a component of one, `rows` would take, with shape `(rows,)`."""
@@ -193,14 +196,14 @@ class Variable:
             return self.levels.legal(column)
         lower, upper = self.support
         inside = (column > lower) & (column < upper) & (column >= self.lower) & (column <= self.upper)
-        whole = (column == np.round(column)) | (not self.whole)
+        whole = self.grid.holds(torch.tensor(column, dtype=torch.float64)).numpy() if self.whole else True
 
         return np.asarray(np.isfinite(column) & inside & whole)
 
     def harden(self, rows: Tensor) -> Tensor:
         """The class or whole number that values of a smooth stand-in are nearest to, with their shape."""
         if self.whole:
-            return rows.round().clamp(self.lower, self.upper)
+            return self.grid.snap(rows).clamp(self.lower, self.upper)
 
         return self.levels.harden(rows) if self.levels else rows
 
@@ -223,12 +226,14 @@ class Kind:
         whole: Whether they are whole numbers.
         floor: The least value, where nothing below shows.
         ceiling: The largest value, where nothing above shows.
+        grid: Their steps, where they are equal.
     """
 
     levels: Levels | None = None
     whole: bool = False
     floor: float = -math.inf
     ceiling: float = math.inf
+    grid: Grid = WHOLE
 
     @property
     def censored(self) -> bool:
@@ -252,10 +257,7 @@ class Family:
         """A mechanism of this family can take the place of one of another: same names, types and bounds."""
         bounds = [(family.child.lower, family.child.upper) for family in (self, other)]
         types = [
-            [
-                (each.name, each.shape, each.levels, each.whole, each.floor, each.ceiling)
-                for each in (*family.parents, family.child)
-            ]
+            [(each.name, each.shape, each.values_kind) for each in (*family.parents, family.child)]
             for family in (self, other)
         ]
         if types[0] != types[1] or bounds[0] != bounds[1]:
@@ -297,10 +299,6 @@ def flatten(column: Tensor, shape: tuple[int, ...], where: str) -> Tensor:
 def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Brings rows of shape `(*batch, dim)` back to the shape `(*batch, *shape)`."""
     return rows.reshape((*rows.shape[:-1], *shape))
-
-
-def _ceil(bound: float) -> float:
-    return float(math.ceil(bound)) if math.isfinite(bound) else bound
 
 
 def _spread_of_all(rows: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def _values(variable: Variable, column: Tensor) -> str:
     low, high = (end.item() for end in column.aminmax())
     step = step_of(max(variable.sd, default=None), low, high)
     write = write_exact if variable.whole else partial(write_number, step=step)
-    span = f"{write(low)} to {write(high)}"
+    span = f"{write(low)} to {write(high)}{f', in {variable.grid}' if variable.kind == 'grid' else ''}"
     if variable.shape:
         return f"{variable.shape[0]:,} numbers each, {span}"
     examples = list(dict.fromkeys(map(write, column[: 10 * EXAMPLES].tolist())))

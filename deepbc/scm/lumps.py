@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from deepbc.scm.steps import find_grid
+
 # A lump is a share of all rows, and so many rows, and so many times as many as share any value in between: counts that
 # begin at 0, and rounded numbers, have ties of like size nearby.
 LEAST_SHARE, LEAST_ROWS, LEAST_RATIO = 0.02, 10, 5
 # So many different values are in between, or the column has grades rather than numbers.
 LEAST_VALUES = 20
-# Whole numbers are that fine a measure where a unit is less than this part of the standard deviation in between:
-# rounding then says next to nothing (Sheppard's correction of the variance is a thousandth).
-FINE = 0.1
 
 
 def find_lumps(items: "np.ndarray[Any, Any]", *, declared: bool = False) -> tuple[float, float]:
@@ -34,7 +33,8 @@ def find_lumps(items: "np.ndarray[Any, Any]", *, declared: bool = False) -> tupl
         return open_ends
     between, ties = np.unique(items[(items > low) & (items < high)], return_counts=True)
     if not declared:
-        if len(between) < LEAST_VALUES or not _fine(between, ties):
+        # Of what is counted in coarse steps the law of a grid has the lump, too.
+        if len(between) < LEAST_VALUES or find_grid(items[(items > low) & (items < high)]):
             return open_ends
         least = max(least, LEAST_RATIO * int(ties.max()))
 
@@ -42,12 +42,3 @@ def find_lumps(items: "np.ndarray[Any, Any]", *, declared: bool = False) -> tupl
     floor, ceiling = (float(end) if count >= least else open_end for end, count, open_end in ends)
 
     return floor, ceiling
-
-
-def _fine(values: "np.ndarray[Any, Any]", ties: "np.ndarray[Any, Any]") -> bool:
-    """Whether numbers are measured, not counted: they have decimals, or spread over many whole numbers."""
-    if not (values == np.round(values)).all():
-        return True
-    mean = np.average(values, weights=ties)
-
-    return bool(np.average((values - mean) ** 2, weights=ties) > FINE**-2)

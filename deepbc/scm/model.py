@@ -51,10 +51,10 @@ class SCM:
             its type: a `Flow`, `Integer`, `Censored` or `Categorical`.
         bounds: Bounds by variable, `(lower, upper)`, None for an open side. No learned law ever leaves them; a given
             law that does is an error.
-        types: Types by variable: `"real"`, `"integer"`, `"category"`, `"censored"`, or the ordered levels of a
-            category, lowest first. One that is not named shows in the data: text, truth values and columns of two
-            values are categories, numbers whose least or largest value many rows share are censored, and columns of
-            numbers that are all whole (3.0 is) whole numbers.
+        types: Types by variable: `"real"`, `"integer"`, `"grid"`, `"category"`, `"censored"`, or the ordered levels of
+            a category, lowest first. One that is not named shows in the data: text, truth values and columns of two
+            values are categories, numbers whose least or largest value many rows share are censored, columns of
+            numbers that are all whole (3.0 is) whole numbers, and those a coarse step apart are on a grid.
         constraints: What may not change in answers, by variable: `"fixed"`, `"up"`, `"down"`, a range such as
             `(18, None)`, or the labels that will do. A factual value is always allowed.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from deepbc.data.categories import Levels
 from deepbc.data.constraints import Constraint, read_constraints
+from deepbc.data.grid import Grid
 from deepbc.data.variables import Family, Variable, read_bounds
 from deepbc.errors import GraphError, SettingError, StorageError, UnknownNameError
 from deepbc.graph import CausalGraph
@@ -36,6 +37,8 @@ class _Variable(_Record):
     span: tuple[float, float] | None = None
     floor: float | None = None
     ceiling: float | None = None
+    step: PositiveFloat = 1.0
+    offset: float = 0.0
 
 
 class _Mechanism(_Record):
@@ -137,6 +140,8 @@ def _write_variable(variable: Variable) -> _Variable:
         span=variable.span,
         floor=_finite(variable.floor),
         ceiling=_finite(variable.ceiling),
+        step=variable.grid.step,
+        offset=variable.grid.offset,
     )
 
 
@@ -147,7 +152,9 @@ def _read_variable(name: str, record: _Variable) -> Variable:
     floor = -math.inf if record.floor is None else record.floor
     ceiling = math.inf if record.ceiling is None else record.ceiling
 
-    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span, floor, ceiling)
+    grid = Grid(record.step, record.offset)
+
+    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span, floor, ceiling, grid)
 
 
 def _finite(bound: float) -> float | None:

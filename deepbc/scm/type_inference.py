@@ -2,7 +2,7 @@
 
 What people name comes first: a type, or a mechanism. Otherwise labels, truth values and a number that has two values in
 all make a category; numbers whose least or largest value many rows share are censored; a column of numbers that are all
-whole holds whole numbers; and all else is real.
+whole holds whole numbers, and one of numbers a coarse step apart those of a grid; and all else is real.
 """
 
 __all__ = ["Declaration", "default_mechanism", "infer_kind", "read_types"]
@@ -17,13 +17,17 @@ import numpy as np
 from deepbc._validation import check_levels, pick
 from deepbc.data.categories import Label, find_levels, list_items, words_in
 from deepbc.data.dates import check_no_date_text
+from deepbc.data.grid import WHOLE
 from deepbc.data.variables import Kind, Variable
+from deepbc.data.wording import join_words
 from deepbc.errors import DataError, SettingError
 from deepbc.graph import CausalGraph
 from deepbc.mechanisms import Categorical, Censored, Flow, Integer, Mechanism
 from deepbc.scm.lumps import find_lumps
+from deepbc.scm.steps import find_grid
 
-REAL, INTEGER, CATEGORY, CENSORED = "real", "integer", "category", "censored"
+REAL, INTEGER, GRID, CATEGORY, CENSORED = "real", "integer", "grid", "category", "censored"
+NAMED = (REAL, INTEGER, GRID, CATEGORY, CENSORED)
 # Rows of a column of numbers that are looked at before all of them are.
 FEW = 1000
 # From here on all numbers of double precision are whole.
@@ -33,7 +37,7 @@ Declared = str | tuple[Label, ...]
 
 
 def read_types(types: Mapping[str, Any], names: Collection[str]) -> dict[str, Declared]:
-    """Reads declared types: real, integer, category, censored, or the ordered levels of one, lowest first."""
+    """Reads declared types: one of `NAMED`, or the ordered levels of a category, lowest first."""
     read: dict[str, Declared] = {}
     for name, declared in types.items():
         pick(name, names, "types")
@@ -115,12 +119,15 @@ def infer_kind(
         return Kind(find_levels(column, where, declared))
     if declared == CENSORED or (declared is None and mechanism is not None and mechanism.domain == "censored"):
         return _censored(column, where)
+    if declared == GRID:
+        return _on_grid(column, where)
     if declared is not None:
         return Kind(find_levels(column, where) if declared == CATEGORY else None, declared == INTEGER)
     if mechanism is not None and mechanism.domain == "category":
         return Kind(find_levels(column, where))
     if mechanism is not None and mechanism.domain == "integer":
-        return Kind(whole=True)
+        items = list_items(column, where)
+        return Kind(whole=True, grid=find_grid(items, coarse=_all_whole(items)) or WHOLE)
     if mechanism is not None:
         words = words_in(column, where)
         if words:
@@ -135,7 +142,9 @@ def infer_kind(
     if math.isfinite(floor) or math.isfinite(ceiling):
         return Kind(floor=floor, ceiling=ceiling)
 
-    return Kind(whole=items.ndim == 1 and _all_whole(items))
+    grid = find_grid(items)
+
+    return Kind(whole=grid is not None or (items.ndim == 1 and _all_whole(items)), grid=grid or WHOLE)
 
 
 def default_mechanism(kind: Kind) -> Mechanism:
@@ -144,6 +153,18 @@ def default_mechanism(kind: Kind) -> Mechanism:
         return Categorical()
 
     return Integer() if kind.whole else Censored() if kind.censored else Flow()
+
+
+def _on_grid(column: Any, where: str) -> Kind:
+    """The grid of a column that people say is on one."""
+    grid = find_grid(list_items(column, where), coarse=False)
+    if grid is None:
+        raise DataError(
+            f"{where}: expected numbers that are equal steps of at most six decimals apart, because it is to be on a "
+            f"grid; its are not, or are too few. Declare it as real."
+        )
+
+    return Kind(whole=True, grid=grid)
 
 
 def _censored(column: Any, where: str) -> Kind:
@@ -178,13 +199,13 @@ def _two_valued(items: "np.ndarray[Any, Any]") -> bool:
 
 
 def _check_type(declared: object, where: str) -> None:
-    """A type is one of the four that have names, or the ordered levels of a category."""
-    if isinstance(declared, str) and declared in (REAL, INTEGER, CATEGORY, CENSORED):
+    """A type is one of the ones that have names, or the ordered levels of a category."""
+    if isinstance(declared, str) and declared in NAMED:
         return
     if isinstance(declared, str) or not isinstance(declared, Sequence):
         raise SettingError(
-            f"{where}: expected {REAL!r}, {INTEGER!r}, {CATEGORY!r}, {CENSORED!r} or a list of ordered levels, lowest "
-            f"first, got {declared!r}."
+            f"{where}: expected {join_words(list(map(repr, NAMED)), 'or')}, or a list of ordered levels, lowest first, "
+            f"got {declared!r}."
         )
     try:
         check_levels(declared)

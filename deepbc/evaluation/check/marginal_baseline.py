@@ -35,7 +35,8 @@ def baseline(variable: Variable, x: Tensor) -> Tensor:
     outer = Outer(variable)
     outer.calibrate(x)
     if variable.whole:
-        ends = ((x + half).clamp(*interior(*variable.support, x.dtype)) for half in (-0.5, 0.5))
+        half = variable.grid.step / 2
+        ends = ((x + each).clamp(*interior(*variable.support, x.dtype)) for each in (-half, half))
         return log_mass(*(outer.scaled(end) for end in ends)).squeeze(-1)
     y, log_volume = outer.inward(x)
 
