@@ -45,11 +45,9 @@ class Grid:
     def at(self, number: Tensor) -> Tensor:
         """The numbers of the grid, from whole ones that count its steps."""
         # As one quotient of whole numbers it is the number that people write, to the last digit.
-        scale = 10 ** (decimals_of(self.step, self.offset) or 0)
+        scale: int = 10 ** (decimals_of(self.step, self.offset) or 0)
 
-        scaled: Tensor = round(self.offset * scale) + number * round(self.step * scale)
-
-        return scaled / scale
+        return (round(self.offset * scale) + number * round(self.step * scale)) / scale
 
     def count(self, x: Tensor) -> Tensor:
         """How many steps numbers are from the offset, in fractions where they lie between two of the grid."""

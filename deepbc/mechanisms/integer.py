@@ -99,13 +99,17 @@ class Integer(Discrete):
         spread = rows.column + 2 * self.half_step * (uniform.to(rows.column) - 0.5)
         spread = spread.clamp(*interior(*variable.support, rows.column.dtype))
         outcome = self.law.fit(
-            Split(spread, rows.context, rows.kept, rows.held),
+            Split(spread, rows.context, rows.kept, rows.held, self._loss_of),
             lambda learner, stage: train(_Rounded(learner, self.half_step), stage),
         )
         with torch.no_grad():
             if isinstance(self.law, Linear):
                 self._narrow(self.law, rows)
             return FitOutcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
+
+    def _loss_of(self, law: Learner, x: Tensor, parents: Tensor) -> Tensor:
+        """The loss of what values are rounded to: of a law that is compared with others, as of one that is trained."""
+        return _Rounded(law, self.half_step).loss(self.bound.child.harden(x), parents)
 
     def _narrow(self, law: Linear, rows: Split) -> None:
         """Takes the spread of a closed form, which holds that of rounding as well, to its most likely size."""

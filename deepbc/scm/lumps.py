@@ -11,7 +11,7 @@ from deepbc.scm.steps import find_grid
 
 # A lump is a share of all rows, and so many rows, and so many times as many as share any value in between: counts that
 # begin at 0, and rounded numbers, have ties of like size nearby.
-LEAST_SHARE, LEAST_ROWS, LEAST_RATIO = 0.02, 10, 5
+LEAST_SHARE, LEAST_ROWS, LEAST_RATIO = 0.02, 10, 3
 # So many different values are in between, or the column has grades rather than numbers.
 LEAST_VALUES = 20
 

@@ -57,6 +57,7 @@ class _Fit(_Record):
     notes: tuple[str, ...]
     learned: NonNegativeInt = 0
     column: ColumnSummary | None = None
+    misfits: tuple[str, ...] = ()
 
 
 class _Model(_Record):
