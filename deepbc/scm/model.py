@@ -316,7 +316,9 @@ class SCM:
         scm = cls(graph, constraints=constraints)
         scm.variables, scm.mechanisms, scm.report = variables, mechanisms, report
         scm._chosen = frozenset(mechanisms)
-        scm.bounds = {name: (each.lower, each.upper) for name, each in variables.items() if each.bounded}
+        # Floor and ceiling were seen, not declared.
+        known = {name: each.latent if each.censored else each for name, each in variables.items()}
+        scm.bounds = {name: (each.lower, each.upper) for name, each in known.items() if each.bounded}
 
         return scm
 

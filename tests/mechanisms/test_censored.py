@@ -160,6 +160,9 @@ def test_a_censored_model_is_saved_and_fitted_again(tmp_path):
     again.fit(data, progress=False)
     assert again.variables == scm.variables
     assert torch.allclose(again.log_prob(data), scm.log_prob(data), rtol=0, atol=1e-9)
+    # Another detection limit is another floor.
+    again.fit({**data, "c": data["c"].clip(0.2) - 0.3}, progress=False)
+    assert again.variables["c"].floor == 0.2 - 0.3
 
 
 def test_a_value_below_the_floor_is_refused():
