@@ -15,7 +15,7 @@ from torch import Tensor
 from deepbc._validation import check_possible, check_rows, check_type, naming_rows, pick
 from deepbc.data.columns import index_of, left_out, select_columns
 from deepbc.data.variables import Family, Kind, Variable
-from deepbc.data.wording import percent
+from deepbc.data.wording import percent, write_exact
 from deepbc.mechanisms import Mechanism
 from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
@@ -274,12 +274,12 @@ def _ties(rows: Tensor, variable: Variable) -> tuple[_Misfit, ...]:
     if share < LARGEST_TIE:
         return ()
 
-    shared = f"the value {values[most].item():g}"
+    value = values[most].item()
 
     return (
         _Misfit(
-            f"{share:.0%} of the rows share {shared}: its density there is a spike",
-            f"{percent(share)} of its rows share {shared}",
+            f"{share:.0%} of the rows share the value {value:g}: its density there is a spike",
+            f"{percent(share)} of its rows share the value {write_exact(value)}",
         ),
     )
 
