@@ -12,7 +12,7 @@ from torch import Tensor
 
 from deepbc._validation import check_batches, check_finite, name_rows, naming_rows, pick
 from deepbc.data.columns import align, index_of
-from deepbc.data.grid import Grid
+from deepbc.data.grid import WHOLE, Grid
 from deepbc.data.reading import read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
@@ -208,8 +208,9 @@ def _check_some_whole(lower: Tensor, upper: Tensor, grid: Grid, where: str) -> N
     """There is a number of the grid in every interval; both ends have shape `(*batch, 1)`."""
     none = (grid.above(lower) > grid.below(upper)).any(-1)
     if none.any():
+        one = "a whole number" if grid == WHOLE else f"a number in {grid}"
         raise DataError(
-            f"{where}: expected an interval that holds one of the {grid}, got ({lower[none][0].item():g}, "
+            f"{where}: expected an interval that holds {one}, got ({lower[none][0].item():g}, "
             f"{upper[none][0].item():g}) in {name_rows(none)}. Widen it."
         )
 

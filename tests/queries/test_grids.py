@@ -66,7 +66,7 @@ def test_a_number_off_the_grid_is_refused_and_a_range_is_taken_inward(models):
     one = {name: column[0] for name, column in values.items()}
     with pytest.raises(bc.DataError, match=r"expected steps of 0.5 from 0.25, got 0.4"):
         bc.backtrack(grid, one, {"k": 0.4})
-    with pytest.raises(bc.DataError, match=r"holds one of the steps of 0.5 from 0.25"):
+    with pytest.raises(bc.DataError, match=r"holds a number in steps of 0.5 from 0.25"):
         bc.backtrack(grid, one, {"k": bc.between(0.3, 0.4)})
     cf = bc.backtrack(grid, values, {"y": 2.5}, constraints={"k": (None, 1.4)})
     held = cf.status == "converged"
