@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deepbc.mechanisms import (
         Additive,
         Categorical,
+        Censored,
         ConvVAE,
         Equation,
         Flow,
@@ -60,6 +61,7 @@ __all__ = [
     "Additive",
     "Categorical",
     "CausalGraph",
+    "Censored",
     "CheckReport",
     "ConvVAE",
     "Counterfactual",
@@ -112,7 +114,7 @@ _HOMES = {
     "distances": "Absolute Distance Power Squared",
     "evaluation.check": "CheckReport check",
     "graph": "CausalGraph",
-    "mechanisms": "Additive Categorical ConvVAE Equation Flow Integer Linear Mechanism Predictor law",
+    "mechanisms": "Additive Categorical Censored ConvVAE Equation Flow Integer Linear Mechanism Predictor law",
     "queries": "Counterfactual Diagnostics Status at_least at_most backtrack backtrack_samples between intervene "
     "one_of other_than",
     "samplers": "Hamiltonian Langevin Sampler",

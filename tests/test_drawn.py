@@ -27,7 +27,7 @@ CASES = int(os.environ.get("DRAWN_CASES", "500"))
 # So many questions are asked of each model.
 CHUNKS, ASKED = 21, 12
 QUESTIONS, SHARES = ("mode", "intervene", "samples", "batch", "check"), (0.56, 0.18, 0.2, 0.03, 0.03)
-KINDS = ("real", "bounded", "whole", "class", "ordered", "truth", "vector")
+KINDS = ("real", "bounded", "whole", "grid", "censored", "class", "ordered", "truth", "vector")
 
 
 class Logistic:
@@ -58,6 +58,18 @@ def draw_model(seed):
             data[name] = z if kind == "vector" else z[:, 0]
         elif kind == "bounded":
             data[name], bounds[name] = np.exp(z[:, 0]), (0, None)
+        elif kind == "censored":
+            ends = np.quantile(z, [draw.uniform(0.1, 0.6), draw.uniform(0.7, 0.9)])
+            low, high = [(ends[0], np.inf), (-np.inf, ends[1]), ends][draw.integers(0, 3)]
+            data[name], types[name] = z[:, 0].clip(low, high), "censored"
+            seen[name] = data[name][:, None]
+        elif kind == "grid":
+            step = draw.choice([0.5, 0.3, 2.5])
+            data[name], types[name], laws[name] = (
+                (np.round(z[:, 0] / step) * step + 0.1).round(1),
+                "grid",
+                bc.Integer(bc.Linear()),
+            )
         elif kind == "whole":
             data[name], types[name], laws[name] = np.round(2 * z[:, 0]).astype(int), "integer", bc.Integer(bc.Linear())
         else:
@@ -180,7 +192,8 @@ def check_converged(scm, cf, asked, setting, samples):
             gap = (np.abs(after - again) / sd).reshape(*held.shape, -1).max(-1)
             assert (gap[held] <= slack).all(), f"{name} is not what its noise leads to"
         if variable.whole:
-            assert (after[held] == np.round(after[held])).all()
+            steps = (after[held] - variable.grid.offset) / variable.grid.step
+            assert np.allclose(steps, np.round(steps), rtol=0, atol=1e-6)
         if not variable.levels:
             assert ((after >= variable.lower) & (after <= variable.upper)).reshape(*held.shape, -1).all(-1)[held].all()
         want = asked.get(name)

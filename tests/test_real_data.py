@@ -168,3 +168,29 @@ def test_samples_of_the_skewed_proteins_converge(data_folder):
     # arviz sees the same in the samples of a cause.
     u = answers[0].noise["PKC"].numpy()
     assert all(array_stats.rhat(u[:, k].reshape(4, 250), chain_axis=0, draw_axis=1) < 1.02 for k in range(8))
+
+
+@pytest.mark.slow(minutes=1)
+def test_a_detection_floor_of_the_proteins_is_learned_as_one(data_folder):
+    # plcg -> PIP2; plcg, PIP2 -> PKC, of which 9 % of the cells show 1.0, what the cytometer reads of nothing.
+    data = pd.read_csv(data_folder / "tables" / "sachs.csv")
+    order = np.random.default_rng(0).permutation(len(data))
+    few, new = data.iloc[order[:2500]], data.iloc[order[2500:5000]]
+    at_floor = (new["PKC"] == 1.0).mean()
+    laws, bounds = {"plcg": bc.Linear(), "PIP2": bc.Linear()}, {"plcg": (0, None), "PIP2": (0, None)}
+    graph, drawn = bc.CausalGraph.parse("plcg -> PIP2; plcg, PIP2 -> PKC"), {}
+    for kind, types in (("censored", {}), ("real", {"PKC": "real"})):
+        scm = bc.SCM(graph, laws, bounds=bounds, types=types)
+        assert scm.fit(few, progress=False)["PKC"].type == kind
+        drawn[kind] = scm.sample(2500, seed=0).values["PKC"].numpy()
+        if kind == "censored":
+            floor = scm.log_prob(new.assign(PKC=1.0), of=["PKC"]).exp().numpy()
+            assert {each.name: each.verdict for each in bc.check(scm, new).variables}["PKC"] == "accepted"
+
+    error = np.sqrt(at_floor * (1 - at_floor) / len(new))
+    assert abs(floor.mean() - at_floor) < 4 * error
+    # The likelier a floor is said to be, the more rows are there.
+    thirds = np.array_split(new["PKC"].to_numpy()[np.argsort(floor)] == 1.0, 3)
+    assert thirds[0].mean() + 4 * error < min(thirds[1].mean(), thirds[2].mean())
+    assert drawn["censored"].min() == 1.0
+    assert (drawn["real"] < 1.0).mean() > 0.03

@@ -56,7 +56,10 @@ def fit(
     bounds: Annotated[list[str] | None, typer.Option(help="What a value never leaves: 'b=0,100', 'b=0,'.")] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", help="What values are: 'b=real', 'b=integer', 'b=category', or ordered 'b=low,high'."),
+        typer.Option(
+            "--type",
+            help="What values are: 'b=real', 'b=integer', 'b=grid', 'b=category', 'b=censored' or 'b=low,high'.",
+        ),
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A folder in which a killed fit is kept, to go on.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same data, same model; 0 where none is given.")] = None,
@@ -65,10 +68,10 @@ def fit(
 ) -> None:
     """Learn a causal model of the columns of a table, one law for every variable of a graph.
 
-    Columns of words, and of two values, are categories; those of whole numbers hold integers; all others are real.
-    Columns that the graph does not name are left out. Prints what each column is taken for and what is odd about it,
-    then how well each law predicts rows that it did not see. What a graph may be written in is said by deepbc graph
-    --help.
+    Columns of words, and of two values, are categories; those of whole numbers hold integers, those of coarse steps lie
+    on a grid, those with many rows at an end are censored; all others are real. Columns that the graph does not name
+    are left out. Prints what each column is taken for and what is odd about it, then how well each law predicts rows
+    that it did not see. What a graph may be written in is said by deepbc graph --help.
 
     Example: deepbc fit data.csv --graph "age -> income; age, income -> amount" --bounds amount=0, --out model
     """
@@ -79,7 +82,7 @@ def fit(
     model = _spec(graph, spec, bounds or (), types or ())
     scm = model.scm
     check_place(out, KIND)
-    labels = {name: declared not in ("real", "integer") for name, declared in scm.types.items()}
+    labels = {name: declared == "category" or not isinstance(declared, str) for name, declared in scm.types.items()}
     table = with_types(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
     chosen = model.seed if seed is None else seed
     said: set[str] = set()

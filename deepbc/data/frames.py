@@ -60,7 +60,7 @@ def _typed(rows: "np.ndarray[Any, Any]", kind: Kind) -> "np.ndarray[Any, Any]":
     """Whole numbers as integers and truth values as such, unless one is missing."""
     if rows.dtype.kind != "f" or not np.isfinite(rows).all():
         return rows
-    if kind.whole:
+    if kind.whole and kind.grid.integral:
         return rows.astype(np.int64)
 
     return rows.astype(bool) if kind.levels and kind.levels.truths else rows

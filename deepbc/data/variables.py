@@ -4,7 +4,7 @@ __all__ = ["OPEN", "Family", "Kind", "Variable", "common_batch", "flatten", "int
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from deepbc._validation import NUMBERS, check_batches, check_finite, check_shape, name_rows
 from deepbc.data.categories import Levels
+from deepbc.data.grid import WHOLE, Grid
 from deepbc.errors import DataError, SettingError
 from deepbc.numerics.batched import concat_last
 
@@ -33,8 +34,11 @@ class Variable:
         sd: The standard deviation of each component in the data of the fit, or one of all (images); 1 where no data was
             seen or it is constant, and for the indicators of a category.
         levels: The levels of a category; None for numbers.
-        whole: Whether its values are whole numbers, which may attain their bounds.
+        whole: Whether its values are whole numbers, or others of equal steps, which may attain their bounds.
         span: The least and the largest number of the data of the fit; None where no scalar numbers were seen.
+        floor: The least value, where many rows share it because nothing below shows; minus infinity where none do.
+        ceiling: The largest value, where many rows share it because nothing above shows; infinity where none do.
+        grid: The steps of its values, where these are equal.
     """
 
     name: str
@@ -45,6 +49,9 @@ class Variable:
     levels: Levels | None = None
     whole: bool = False
     span: tuple[float, float] | None = None
+    floor: float = -math.inf
+    ceiling: float = math.inf
+    grid: Grid = WHOLE
 
     def __post_init__(self) -> None:
         where = f"Variable {self.name!r}"
@@ -67,7 +74,8 @@ class Variable:
         """
         kind = kind or Kind()
         if kind.whole:
-            bounds = (_ceil(bounds[0]), -_ceil(-bounds[1]))
+            bounds = kind.grid.ends(*bounds)
+        bounds = (max(bounds[0], kind.floor), min(bounds[1], kind.ceiling))
         shape = tuple(column.shape[1:])
         if kind.levels and not kind.levels.ordered:
             return cls(name, shape, *bounds, levels=kind.levels)
@@ -77,7 +85,9 @@ class Variable:
         scalar = not shape and not kind.levels
         span = (float(column.min()), float(column.max())) if scalar and len(column) else None
 
-        return cls(name, shape, *bounds, tuple(sd.where(sd > 0, 1.0).tolist()), kind.levels, kind.whole, span)
+        sds = tuple(sd.where(sd > 0, 1.0).tolist())
+
+        return cls(name, shape, *bounds, sds, kind.levels, kind.whole, span, kind.floor, kind.ceiling, kind.grid)
 
     @classmethod
     def of_dim(cls, name: str, dim: int, bounds: tuple[float, float]) -> Self:
@@ -95,22 +105,50 @@ class Variable:
         return self.levels is not None or self.whole
 
     @property
+    def censored(self) -> bool:
+        """Whether many rows share its least or its largest value, because nothing beyond shows."""
+        return math.isfinite(self.floor) or math.isfinite(self.ceiling)
+
+    @property
+    def latent(self) -> "Variable":
+        """The variable that would show if nothing were censored."""
+        lower, upper = self.support
+
+        return replace(self, lower=lower, upper=upper, floor=-math.inf, ceiling=math.inf)
+
+    @property
+    def values_kind(self) -> "Kind":
+        """What its values are."""
+        return Kind(self.levels, self.whole, self.floor, self.ceiling, self.grid)
+
+    @property
     def sorted(self) -> bool:
         """Whether one of two values is the larger one."""
         return not self.shape and (self.levels is None or self.levels.ordered)
 
     @property
     def support(self) -> tuple[float, float]:
-        """The open interval in which a law moves; half a unit wider than the bounds of whole numbers."""
-        return (self.lower - 0.5, self.upper + 0.5) if self.whole else (self.lower, self.upper)
+        """The open interval in which a law moves; half a step wider than the bounds of whole numbers.
+
+        It goes on beyond a floor or a ceiling.
+        """
+        if self.whole:
+            return self.lower - self.grid.step / 2, self.upper + self.grid.step / 2
+
+        return (
+            -math.inf if math.isfinite(self.floor) else self.lower,
+            math.inf if math.isfinite(self.ceiling) else self.upper,
+        )
 
     @property
     def kind(self) -> str:
-        """The type: image, vector, category, ordered, integer, bounded or real."""
+        """The type: image, vector, category, ordered, integer, grid, censored, bounded or real."""
         if self.levels is not None:
             return "ordered" if self.levels.ordered else "category"
         if self.whole:
-            return "integer"
+            return "integer" if self.grid == WHOLE else "grid"
+        if self.censored:
+            return "censored"
         if len(self.shape) > 1:
             return "image"
         if self.shape:
@@ -132,7 +170,9 @@ class Variable:
         rows = self.encode(column, where)
         check_finite(rows, where)
         if self.bounded:
-            _check_inside(rows, self.lower, self.upper, where, attained=self.whole or len(self.shape) > 1)
+            attained = self.whole or len(self.shape) > 1
+            sides = attained or self.lower == self.floor, attained or self.upper == self.ceiling
+            _check_inside(rows, self.lower, self.upper, where, attained=sides)
 
         return rows
 
@@ -142,27 +182,28 @@ class Variable:
             return self.levels.rows(column)
 
         rows = flatten(column, self.shape, where)
-        if self.whole and (bad := (rows.isfinite() & (rows != rows.round())).any(-1)).any():
+        if self.whole and (bad := (rows.isfinite() & ~self.grid.holds(rows)).any(-1)).any():
             raise DataError(
-                f"{where}: expected whole numbers, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
+                f"{where}: expected {self.grid}, got {rows[bad][0, 0].item():g} in {name_rows(bad)}. Round it, or "
                 f"declare the variable as real."
             )
 
-        return rows
+        return self.grid.snap(rows.double()) if self.whole and self.grid != WHOLE else rows
 
     def legal(self, column: "np.ndarray[Any, Any]") -> "np.ndarray[Any, np.dtype[np.bool_]]":
         """Which entries of a column, or of a component of one, `rows` would take, with shape `(rows,)`."""
         if self.levels:
             return self.levels.legal(column)
         lower, upper = self.support
-        whole = (column == np.round(column)) | (not self.whole)
+        inside = (column > lower) & (column < upper) & (column >= self.lower) & (column <= self.upper)
+        whole = self.grid.holds(torch.tensor(column, dtype=torch.float64)).numpy() if self.whole else True
 
-        return np.asarray(np.isfinite(column) & (column > lower) & (column < upper) & whole)
+        return np.asarray(np.isfinite(column) & inside & whole)
 
     def harden(self, rows: Tensor) -> Tensor:
         """The class or whole number that values of a smooth stand-in are nearest to, with their shape."""
         if self.whole:
-            return rows.round().clamp(self.lower, self.upper)
+            return self.grid.snap(rows).clamp(self.lower, self.upper)
 
         return self.levels.harden(rows) if self.levels else rows
 
@@ -171,15 +212,33 @@ class Variable:
         if not self.bounded or self.whole:
             return rows
 
-        return rows.clamp(*interior(self.lower, self.upper, rows.dtype))
+        first, last = interior(*self.support, rows.dtype)
+
+        return rows.clamp(max(first, self.floor), min(last, self.ceiling))
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the values of a variable are: those of a category, whole numbers, or else any numbers."""
+    """What the values of a variable are: those of a category, whole numbers, or else any numbers.
+
+    Args:
+        levels: The levels of a category.
+        whole: Whether they are whole numbers.
+        floor: The least value, where nothing below shows.
+        ceiling: The largest value, where nothing above shows.
+        grid: Their steps, where they are equal.
+    """
 
     levels: Levels | None = None
     whole: bool = False
+    floor: float = -math.inf
+    ceiling: float = math.inf
+    grid: Grid = WHOLE
+
+    @property
+    def censored(self) -> bool:
+        """Whether nothing shows beyond one of the values."""
+        return math.isfinite(self.floor) or math.isfinite(self.ceiling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +257,7 @@ class Family:
         """A mechanism of this family can take the place of one of another: same names, types and bounds."""
         bounds = [(family.child.lower, family.child.upper) for family in (self, other)]
         types = [
-            [(each.name, each.shape, each.levels, each.whole) for each in (*family.parents, family.child)]
+            [(each.name, each.shape, each.values_kind) for each in (*family.parents, family.child)]
             for family in (self, other)
         ]
         if types[0] != types[1] or bounds[0] != bounds[1]:
@@ -242,10 +301,6 @@ def unflatten(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
     return rows.reshape((*rows.shape[:-1], *shape))
 
 
-def _ceil(bound: float) -> float:
-    return float(math.ceil(bound)) if math.isfinite(bound) else bound
-
-
 def _spread_of_all(rows: Tensor) -> Tensor:
     """The standard deviation of all components together, a chunk at a time, with shape `(1,)`."""
     count, total, square = 0, 0.0, 0.0
@@ -282,11 +337,13 @@ def common_batch(rows: Mapping[str, Tensor]) -> torch.Size:
     return check_batches({name: column.shape[:-1] for name, column in rows.items()})
 
 
-def _check_inside(rows: Tensor, lower: float, upper: float, where: str, *, attained: bool = False) -> None:
-    """Every row lies inside the bounds, strictly unless they may be attained; rows have shape `(*batch, dim)`."""
+def _check_inside(rows: Tensor, lower: float, upper: float, where: str, *, attained: tuple[bool, bool]) -> None:
+    """Every row lies inside the bounds, strictly on sides that are not attained; rows have shape `(*batch, dim)`."""
     # Images may be many, and on disk: nothing of their size is made unless something is wrong.
     least, largest = (end.item() for end in rows.aminmax()) if rows.numel() else (math.inf, -math.inf)
-    if (lower < least and largest < upper) or (attained and lower <= least and largest <= upper):
+    above = lower < least or (attained[0] and lower == least)
+    below = largest < upper or (attained[1] and largest == upper)
+    if above and below:
         return
 
     outside = ((rows < lower) | (rows > upper)).any(-1)
@@ -296,7 +353,7 @@ def _check_inside(rows: Tensor, lower: float, upper: float, where: str, *, attai
             f"{name_rows(outside)}. Widen the bounds or drop these rows."
         )
 
-    touching = ((rows == lower) | (rows == upper)).any(-1)
+    touching = ((rows == lower) & (not attained[0]) | (rows == upper) & (not attained[1])).any(-1)
     raise DataError(
         f"{where}: expected values strictly inside the bounds ({lower:g}, {upper:g}), got {name_rows(touching)} on a "
         f"bound. A continuous law never attains its bound: move the bound a little outward, leave it open with "

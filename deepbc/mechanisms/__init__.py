@@ -2,7 +2,9 @@
 
 __all__ = [
     "Additive",
+    "Atomic",
     "Categorical",
+    "Censored",
     "ConvVAE",
     "Discrete",
     "Equation",
@@ -20,8 +22,10 @@ __all__ = [
 
 from deepbc.data.variables import Family
 from deepbc.mechanisms.additive import Additive
+from deepbc.mechanisms.atomic import Atomic
 from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.mechanisms.categorical import Categorical
+from deepbc.mechanisms.censored import Censored
 from deepbc.mechanisms.conv_vae import ConvVAE
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.equation import Equation

@@ -66,11 +66,13 @@ class Mechanism(Learner):
 
     kinds: ClassVar[dict[str, type["Mechanism"]]] = {}
     exact: ClassVar[bool] = True
-    # What its values are: "number", "category", "integer" or "image". Type inference asks for it; data of an image is
-    # read as it came, and values of a category are its levels.
+    # What its values are: "number", "category", "integer", "censored" or "image". Type inference asks for it; data of
+    # an image is read as it came, and values of a category are its levels.
     domain: ClassVar[str] = "number"
     # Whether many noises lead to the same value: a class, a whole number.
     discrete: ClassVar[bool] = False
+    # Whether many noises lead to some value: those of discrete laws, and the least or largest value of a censored one.
+    has_atoms: ClassVar[bool] = False
     default_training: ClassVar[Training] = Training()
     # The type of its weights and values where that is not the model's own: networks of images need no more digits.
     precision: ClassVar[torch.dtype | None] = None

@@ -71,7 +71,7 @@ class Categorical(Discrete):
 
     @property
     def shifts(self) -> bool:
-        return not self.bent and not any(each.bounded and not each.discrete for each in self.bound.parents)
+        return not self.bent and not any(each.latent.bounded and not each.discrete for each in self.bound.parents)
 
     def settings(self) -> dict[str, Any]:
         return {"hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}

@@ -227,7 +227,7 @@ class Flow(Mechanism):
             for layer in reversed(self._active()):
                 layer.start(z, context, straight=straight)
                 z, _ = layer.inward(z, context)
-            losses.append(self.loss(x, parents).mean().item())
+            losses.append(rows.loss(self, x, parents).mean().item())
             states.append(self._state())
 
         # A spline through the quantiles is the better start unless the law is nearly linear, which it would bend.
@@ -240,7 +240,7 @@ class Flow(Mechanism):
         """Falls back on the linear law with Gaussian noise where that scores clearly better on the held-out rows."""
         trained = self._state()
         self.load_state_dict(gaussian)
-        held_out = self.loss(rows.held_x, rows.held_parents)
+        held_out = rows.loss(self, rows.held_x, rows.held_parents)
         gain, error = held_out_gain(held_out, outcome.held_out)
         if gain >= -max(LEAST_GAIN, error):
             self.load_state_dict(trained)

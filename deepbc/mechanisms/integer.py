@@ -1,11 +1,11 @@
-r"""Whole numbers, as the rounded values of a continuous law.
+r"""Whole numbers, and others of equal steps, as the rounded values of a continuous law.
 
 .. math:: x = \mathrm{round}(f(x_{pa}, u)),
 
-where :math:`f` is a continuous law. A number is an interval of the noise, between those of :math:`x - 1/2` and
-:math:`x + 1/2`, so that its probability is exact, and is what the law is fitted by. The fit starts from numbers spread
-evenly over their unit (dequantisation), which alone would leave the law too wide. Bounds may be attained: the
-continuous law has them half a unit further out.
+where :math:`f` is a continuous law, rounded to the nearest number of the grid. A number is an interval of the noise,
+between those of half a step below and half a step above it, so that its probability is exact, and is what the law is
+fitted by. The fit starts from numbers spread evenly over their step (dequantisation), which alone would leave the law
+too wide. Bounds may be attained: the continuous law has them half a step further out.
 """
 
 __all__ = ["Integer"]
@@ -65,19 +65,20 @@ class Integer(Discrete):
                 f"Variable {name!r}: Integer is the law of whole numbers. Declare its type with "
                 f"types={{{name!r}: 'integer'}}."
             )
-        # The continuous law has bounds half a unit further out, which are never attained.
+        # The continuous law has bounds half a step further out, which are never attained.
         lower, upper = family.child.support
         continuous = replace(family.child, whole=False, lower=lower, upper=upper)
+        self.half_step = family.child.grid.step / 2
         self.law = self.law.bind(Family(continuous, family.parents), generator)
 
     @torch.no_grad()
     def nearest_and_jacobian(
         self, x: Tensor, parents: Tensor, u: Tensor, moving: Moving = ALL
     ) -> tuple[Tensor, Tensor]:
-        interval = _between(self.law, x, x, parents)
+        interval = _between(self.law, self.half_step, x, x, parents)
         below, above = u <= interval.lower, u >= interval.upper
         bounds = self.law.bound.child.lower, self.law.bound.child.upper
-        end = torch.where(below, x - 0.5, x + 0.5).clamp(*interior(*bounds, x.dtype))
+        end = torch.where(below, x - self.half_step, x + self.half_step).clamp(*interior(*bounds, x.dtype))
         _, by_parents = self.law.abduct_and_jacobian(self.law.reduce(end), parents, moving)
 
         return interval.nearest(u), torch.where(below | above, by_parents, 0.0).unsqueeze(-2)
@@ -91,12 +92,10 @@ class Integer(Discrete):
         return self._hard(u, parents), guide * by_noise, guide * by_parents
 
     def _region(self, lower: Tensor, upper: Tensor, parents: Tensor) -> Region:
-        return _between(self.law, lower, upper, parents)
+        return _between(self.law, self.half_step, lower, upper, parents)
 
     def _hard(self, u: Tensor, parents: Tensor) -> Tensor:
-        variable = self.bound.child
-
-        return self.law._predict(u, parents).round().clamp(variable.lower, variable.upper)
+        return self.bound.child.harden(self.law._predict(u, parents))
 
     def _soft(self, u: Tensor, parents: Tensor) -> Tensor:
         return self.law._predict(u, parents)
@@ -104,15 +103,20 @@ class Integer(Discrete):
     def _fit(self, rows: Split, train: Train) -> FitOutcome:
         variable = self.bound.child
         uniform = torch.rand(rows.column.shape, generator=generator(0, variable.name, "spread"), dtype=torch.float64)
-        spread = (rows.column + uniform.to(rows.column) - 0.5).clamp(*interior(*variable.support, rows.column.dtype))
+        spread = rows.column + 2 * self.half_step * (uniform.to(rows.column) - 0.5)
+        spread = spread.clamp(*interior(*variable.support, rows.column.dtype))
         outcome = self.law.fit(
-            Split(spread, rows.context, rows.kept, rows.held),
-            lambda learner, stage: train(_Rounded(learner), stage),
+            Split(spread, rows.context, rows.kept, rows.held, self._loss_of),
+            lambda learner, stage: train(_Rounded(learner, self.half_step), stage),
         )
         with torch.no_grad():
             if isinstance(self.law, Linear):
                 self._narrow(self.law, rows)
             return FitOutcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
+
+    def _loss_of(self, law: Learner, x: Tensor, parents: Tensor) -> Tensor:
+        """The loss of what values are rounded to: of a law that is compared with others, as of one that is trained."""
+        return _Rounded(law, self.half_step).loss(self.bound.child.harden(x), parents)
 
     def _narrow(self, law: Linear, rows: Split) -> None:
         """Takes the spread of a closed form, which holds that of rounding as well, to its most likely size."""
@@ -131,21 +135,21 @@ class Integer(Discrete):
 class _Rounded(Learner):
     """A continuous law that learns from whole numbers, by the mass of their intervals."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner, half: float) -> None:
         super().__init__()
-        self.learner = learner
+        self.learner, self.half_step = learner, half
 
     def loss(self, x: Tensor, parents: Tensor) -> Tensor:
         assert isinstance(self.learner, Mechanism)  # noqa: S101 # laws train themselves
 
-        return -_between(self.learner, x, x, parents).log_mass()
+        return -_between(self.learner, self.half_step, x, x, parents).log_mass()
 
 
-def _between(law: Mechanism, lower: Tensor, upper: Tensor, parents: Tensor) -> Interval:
+def _between(law: Mechanism, half: float, lower: Tensor, upper: Tensor, parents: Tensor) -> Interval:
     """The noises of a continuous law that lead to numbers that are rounded to those from one to another."""
     bounds = law.bound.child.lower, law.bound.child.upper
     ends = []
-    for end in (lower - 0.5, upper + 0.5):
+    for end in (lower - half, upper + half):
         u = law._abduct(end.clamp(*interior(*bounds, end.dtype)), parents)
         u = torch.where(end <= bounds[0], -torch.inf, u)
         ends.append(torch.where(end >= bounds[1], torch.inf, u))

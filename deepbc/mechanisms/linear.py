@@ -36,11 +36,11 @@ class Linear(AdditiveGaussian):
     def affine(self) -> bool:
         child = self.bound.child
 
-        return self.shifts and not (child.bounded and not child.discrete)
+        return self.shifts and not (child.latent.bounded and not child.discrete)
 
     @property
     def shifts(self) -> bool:
-        return not any(each.bounded and not each.discrete for each in self.bound.parents)
+        return not any(each.latent.bounded and not each.discrete for each in self.bound.parents)
 
     def settings(self) -> dict[str, Any]:
         return {}

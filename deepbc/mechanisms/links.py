@@ -55,7 +55,8 @@ class Outer(nn.Module):
 
     def __init__(self, variable: Variable) -> None:
         super().__init__()
-        (self.lower, self.upper), self.bounded = variable.support, variable.bounded
+        self.lower, self.upper = variable.support
+        self.bounded = math.isfinite(self.lower) or math.isfinite(self.upper)
         self.scaling = Scaling(variable.dim)
 
     def calibrate(self, x: Tensor) -> None:
@@ -145,7 +146,7 @@ class Inputs(nn.Module):
         super().__init__()
         self.dims = [parent.dim for parent in parents]
         self.outers = nn.ModuleList(Outer(parent) for parent in parents)
-        self.bounded = any(parent.bounded for parent in parents)
+        self.bounded = any(outer.bounded for outer in self.outers if isinstance(outer, Outer))
 
     def calibrate(self, parents: Tensor) -> None:
         """Takes the scales from parents of shape `(rows, parents)`."""

@@ -1,11 +1,13 @@
-r"""Regions of the noise: all noises that lead to one value of a discrete variable.
+r"""Regions of the noise: all noises that lead to one value of a discrete variable, or of a censored one.
 
 The noise is standard normal. A region has a mass (the probability of its value), a mean (the noise that is abducted
-from the value alone), a nearest point to any noise, and maps from random numbers into it. Both kinds are convex.
+from the value alone), a nearest point to any noise, and maps from random numbers into it. All kinds are convex.
 
-An `Interval` belongs to one noise. A `Wedge` belongs to :math:`K - 1` noises, which add to means :math:`m_l`; the class
-is the largest of :math:`g_l = m_l + u_l` if that exceeds :math:`c`, or else the base. Given :math:`t = g_k`, the other
-noises are independent, so that the probability of class :math:`k` is an integral over one number,
+An `Interval` belongs to one noise. A `PointOrInterval` is one in some rows, and in others the lone noise that leads to
+a number, where a density stands in the place of a mass. A `Wedge` belongs to :math:`K - 1` noises, which add to means
+:math:`m_l`; the class is the largest of :math:`g_l = m_l + u_l` if that exceeds :math:`c`, or else the base. Given
+:math:`t = g_k`, the other noises are independent, so that the probability of class :math:`k` is an integral over one
+number,
 
 .. math:: P(k) = \int_c^\infty \varphi(t - m_k) \prod_{l \ne k} \Phi(t - m_l) \, dt, \qquad
           P(\text{base}) = \prod_l \Phi(c - m_l),
@@ -13,7 +15,7 @@ noises are independent, so that the probability of class :math:`k` is an integra
 whose integrand has one peak; Gauss-Legendre rules on both sides of it are exact to many digits.
 """
 
-__all__ = ["NOISE_MARGIN", "Interval", "Region", "Wedge"]
+__all__ = ["NOISE_MARGIN", "Interval", "PointOrInterval", "Region", "Wedge"]
 
 import functools
 from abc import ABC, abstractmethod
@@ -139,6 +141,56 @@ class Interval(Region):
         margin = torch.fmin(PART * (self.upper - self.lower), self.lower.new_tensor(NOISE_MARGIN))
 
         return self.lower + margin, self.upper - margin
+
+
+class PointOrInterval(Region):
+    """Creates the region of one noise that is an interval in some rows and a point in others.
+
+    Args:
+        interval: The interval; in rows of a point any.
+        point: The noise of a point, with shape `(*batch, 1)`.
+        alone: Where it is one, with the same shape.
+        log_volume: The log-volume of the inverse at a point, with shape `(*batch,)`.
+    """
+
+    def __init__(self, interval: Interval, point: Tensor, alone: Tensor, log_volume: Tensor) -> None:
+        self.interval, self.point, self.alone, self.log_volume = interval, point, alone, log_volume
+
+    def take(self, rows: Tensor) -> "PointOrInterval":
+        return PointOrInterval(
+            self.interval.take(rows), self.point[..., rows, :], self.alone[..., rows, :], self.log_volume[..., rows]
+        )
+
+    def log_mass(self) -> Tensor:
+        density = self.log_volume - (0.5 * self.point.square() + LOG_SQRT_2PI).squeeze(-1)
+
+        return torch.where(self.alone.squeeze(-1), density, self.interval.log_mass())
+
+    def mean(self) -> Tensor:
+        return torch.where(self.alone, self.point, self.interval.mean())
+
+    def nearest(self, u: Tensor) -> Tensor:
+        return torch.where(self.alone, self.point, self.interval.nearest(u))
+
+    def nearest_and_jacobian(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        nearest, by_shift = self.interval.nearest_and_jacobian(u)
+
+        return torch.where(self.alone, self.point, nearest), torch.where(self.alone.unsqueeze(-1), 1.0, by_shift)
+
+    def excess(self, u: Tensor) -> Tensor:
+        sides = torch.cat([self.point - u, u - self.point], dim=-1)
+
+        return torch.where(self.alone, sides, self.interval.excess(u))
+
+    def draw(self, uniform: Tensor) -> Tensor:
+        return torch.where(self.alone, self.point, self.interval.draw(uniform))
+
+    def inside(self, w: Tensor, centre: Tensor, width: float) -> tuple[Tensor, Tensor]:
+        u, volume = self.interval.inside(w, centre, width)
+        # At a point the coordinate says nothing, and stays standard normal.
+        at_point = self.log_volume - 0.5 * w.square().sum(-1)
+
+        return torch.where(self.alone, self.point, u), torch.where(self.alone.squeeze(-1), at_point, volume)
 
 
 class Wedge(Region):

@@ -8,7 +8,7 @@ References:
     Numerical Optimization (Nocedal and Wright, 2006), section 16.5: active-set methods.
 """
 
-__all__ = ["solve_within"]
+__all__ = ["Make", "solve_within"]
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 __all__ = ["answer"]
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import compress
 from typing import Any
@@ -82,6 +82,7 @@ def answer(
         index=question.index,
         forced=forced,
         variables=dict(scm.variables),
+        misfits=_misfits(scm, question.antecedent, forced=forced),
     )
 
 
@@ -106,6 +107,14 @@ def _error(scm: SCM, asked: Mapping[str, Asked], u: Columns, reach: float) -> tu
         met.append((missed <= allowed).all(-1))
 
     return torch.stack(errors).amax(0), torch.stack(met).all(0)
+
+
+def _misfits(scm: SCM, asked: Collection[str], *, forced: bool) -> dict[str, tuple[str, ...]]:
+    """How laws that take part are known to misfit: those of causes and of their effects, or of effects alone."""
+    causes = {*asked, *scm.graph.ancestors(*asked)}
+    part = scm.graph.descendants(*asked) if forced else {*causes, *scm.graph.descendants(*causes)}
+
+    return {each.name: each.misfits for each in scm.report if each.misfits and each.name in part}
 
 
 def _possible(scm: SCM, x: Columns, u: Columns) -> Tensor:

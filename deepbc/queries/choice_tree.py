@@ -396,20 +396,21 @@ def _candidates(variable: Variable, x: Tensor) -> Tensor | None:
     if variable.levels:
         return variable.levels.rows(torch.arange(len(variable.levels), device=x.device).to(x))
 
-    reach = _reach(variable)
-    if (2 * reach + 1 > MAX_WHOLE and variable.upper - variable.lower >= MAX_WHOLE) or not len(x):
+    grid, reach = variable.grid, _reach(variable)
+    if (2 * reach + 1 > MAX_WHOLE and _is_long(variable)) or not len(x):
         return None if len(x) else x
-    low = max(variable.lower, x.min().item() - reach)
-    high = min(variable.upper, x.max().item() + reach)
+    seen = grid.count(torch.stack([x.min(), x.max()])).round()
+    low, high = grid.count(torch.tensor([variable.lower, variable.upper])).round().tolist()
+    low, high = max(low, seen[0].item() - reach), min(high, seen[1].item() + reach)
 
-    return None if high - low >= 8 * MAX_WHOLE else torch.arange(low, high + 1).to(x).unsqueeze(-1)
+    return None if high - low >= 8 * MAX_WHOLE else grid.at(torch.arange(low, high + 1).to(x)).unsqueeze(-1)
 
 
 def _legal(variable: Variable, candidates: Tensor, x: Tensor, asked: Asked | None) -> Tensor:
     """Which values are enumerated for each row, with shape `(rows, values)`."""
     legal = torch.ones(len(x), len(candidates), dtype=torch.bool, device=x.device)
-    if variable.whole and variable.upper - variable.lower >= MAX_WHOLE:
-        legal &= (candidates.T - x).abs() <= _reach(variable)
+    if variable.whole and _is_long(variable):
+        legal &= variable.grid.count(candidates.T - x + variable.grid.offset).round().abs() <= _reach(variable)
     if asked is not None and asked.labels is not None:
         legal &= asked.labels
     elif asked is not None:
@@ -435,4 +436,10 @@ def _edges(variable: Variable, legal: Tensor, candidates: Tensor, asked: Asked |
 
 
 def _reach(variable: Variable) -> int:
-    return math.ceil(REACH_SD * (variable.sd or (1.0,))[0])
+    """How many steps from a number others are enumerated."""
+    return math.ceil(REACH_SD * (variable.sd or (1.0,))[0] / variable.grid.step)
+
+
+def _is_long(variable: Variable) -> bool:
+    """Whether there are too many numbers between the bounds to try them all."""
+    return variable.upper - variable.lower >= MAX_WHOLE * variable.grid.step

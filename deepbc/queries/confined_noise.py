@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deepbc.mechanisms import Discrete, Mechanism
+from deepbc.mechanisms import Atomic, Mechanism
 from deepbc.numerics.truncated_normal import truncated
 from deepbc.queries.asked import Asked
 from deepbc.scm.completion import Completion
@@ -59,7 +59,7 @@ class InsideInterval:
 
 @dataclass(frozen=True, slots=True)
 class InsideRegion:
-    """The noise of a discrete variable inside the region of the values that are asked for, from normal variables."""
+    """The noise of a discrete or censored variable inside the region of what is asked for, from normal variables."""
 
     w: Tensor
     asked: Asked
@@ -67,7 +67,7 @@ class InsideRegion:
     width: float
 
     def complete(self, law: Mechanism, parents: Tensor) -> Completion:
-        assert isinstance(law, Discrete)  # noqa: S101 # its variable is
+        assert isinstance(law, Atomic)  # noqa: S101 # its variable is
         u, added = law.region(self.asked.lower, self.asked.upper, parents).inside(self.w, self.rest, self.width)
         x = law.predict(u, parents) if self.asked.interval else self.asked.lower
 

@@ -113,8 +113,7 @@ def _ends(variable: Variable, constraint: tuple[Any, ...], where: str) -> tuple[
     low = -math.inf if constraint[0] is None else float(constraint[0])
     high = math.inf if constraint[1] is None else float(constraint[1])
     if variable.whole:
-        low = math.ceil(low) if math.isfinite(low) else low
-        high = math.floor(high) if math.isfinite(high) else high
+        low, high = variable.grid.ends(low, high)
     if low > high:
         raise SettingError(
             f"{where}: expected a lower end that is not above the upper one, got {constraint!r}. Swap them."

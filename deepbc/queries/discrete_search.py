@@ -181,7 +181,11 @@ class _Search:
         best.put(rows, self.start())
         chosen = {name: self._hardened(name, free.x[name]) for name in tree.allowed}
         three = rows.repeat(3)
-        rounded = {name: torch.cat([x.round(), x.floor(), x.ceil()]) for name, x in free.x.items() if name in tree.wide}
+        grids = {name: tree.scm.variables[name].grid for name in tree.wide}
+        rounded = {
+            name: torch.cat([grid.snap(free.x[name]), grid.below(free.x[name]), grid.above(free.x[name])])
+            for name, grid in grids.items()
+        }
         whole = {name: self._whole(name, x, three) for name, x in rounded.items()}
         self._try(best, three, repeat(chosen, 3) | whole)
         active = rows
@@ -189,7 +193,8 @@ class _Search:
             before = self.limit(best)
             for name in tree.wide:
                 others = repeat({each: self._hardened(each, best.x[each][active]) for each in tree.allowed}, len(STEPS))
-                moved = others[name] + others[name].new_tensor(STEPS).repeat_interleave(len(active)).unsqueeze(-1)
+                steps = grids[name].step * others[name].new_tensor(STEPS)
+                moved = others[name] + steps.repeat_interleave(len(active)).unsqueeze(-1)
                 tried = active.repeat(len(STEPS))
                 self._try(best, tried, others | {name: self._whole(name, moved, tried)})
             active = (self.limit(best) < before).nonzero().squeeze(-1)
@@ -229,7 +234,7 @@ class _Search:
     def _whole(self, name: str, x: Tensor, rows: Tensor) -> Tensor:
         """Whole numbers inside bounds and what is asked."""
         variable, asked = self.tree.scm.variables[name], self.tree.allowed[name]
-        x = x.nan_to_num().round().clamp(variable.lower, variable.upper)
+        x = variable.harden(x.nan_to_num())
         if asked is None:
             return x
 

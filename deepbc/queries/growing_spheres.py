@@ -193,7 +193,7 @@ class _Spheres:
             given[name] = Known(self.question.x[name][rows], u[name])
         for name in roles.met:
             aim = self.aims[name].lower[rows]
-            given[name] = Nearest(aim, u[name]) if scm.variables[name].discrete else Value(aim)
+            given[name] = Nearest(aim, u[name]) if scm.mechanisms[name].has_atoms else Value(aim)
         for name, move in zip(roles.free, moves.split(self.sizes, dim=-1), strict=True):
             given[name] = Noise(self._shifted(name, rows, move))
 

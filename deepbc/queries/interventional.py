@@ -85,8 +85,8 @@ def _force(scm: SCM, question: Question, forced: Columns) -> Worlds:
     effects = scm.graph.descendants(*forced)
     values = {name: question.x[name] for name in scm.graph if name not in effects}
     noise = {name: question.u[name] for name in scm.graph if name not in forced}
-    # Of the many noises that lead to a class or a whole number, the one nearest to the factual one is implied.
-    nearest = {name: Nearest(x, question.u[name]) for name, x in forced.items() if scm.mechanisms[name].discrete}
+    # Of the many noises that lead to a class or a whole number, or a floor, the one nearest to the factual is implied.
+    nearest = {name: Nearest(x, question.u[name]) for name, x in forced.items() if scm.mechanisms[name].has_atoms}
     given = sources({**values, **forced}, noise) | nearest
     after = complete_rows(scm, given, scm.schema.empty([question.rows]))
 
@@ -99,7 +99,7 @@ def _draw(scm: SCM, question: Question, forced: Columns, samples: int, seed: int
     drawn = {}
     for name in scm.graph:
         law = scm.mechanisms[name]
-        if law.discrete:
+        if law.has_atoms:
             uniform = streams.uniform(samples * law.noise_dim, "factual", name).reshape(rows, samples, law.noise_dim)
             x, parents = question.x[name], join_parents(scm, name, question.x)
             uniform = uniform.transpose(0, 1).flatten(0, 1).to(x)

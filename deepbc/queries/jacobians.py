@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from deepbc.mechanisms import Discrete, Mechanism
+from deepbc.mechanisms import Atomic, Mechanism
 from deepbc.numerics.batched import concat_last
 from deepbc.queries.roles import Roles
 from deepbc.queries.worlds import Columns
@@ -29,7 +29,7 @@ from deepbc.scm.completion import Known, Nearest, Noise, Reduced, Source
 
 
 def has_chain_rule(scm: SCM, roles: Roles) -> bool:
-    """Whether each variable that moves is one number of one noise at most, or a discrete one whose value is met."""
+    """Whether each variable that moves is one number of one noise at most, or one of atoms whose value is met."""
     still = {*roles.fixed, *roles.settled}
 
     return all(
@@ -38,7 +38,7 @@ def has_chain_rule(scm: SCM, roles: Roles) -> bool:
 
 
 def _has_derivatives(law: Mechanism, *, met: bool) -> bool:
-    if isinstance(law, Discrete) and (met or not (law.soft or law.guided)):
+    if isinstance(law, Atomic) and (met or not (law.soft or law.guided)):
         return met
 
     return law.value_dim == 1 and law.noise_dim <= 1 and not law.fixed_noise_dim
@@ -84,7 +84,7 @@ def implied_and_jacobian(
             rows.append(sum(_products(by_moving.unsqueeze(-2), through), zero.unsqueeze(-2)))
             continue
         if isinstance(source, Nearest):
-            assert isinstance(law, Discrete)  # noqa: S101 # of no other is the nearest noise asked
+            assert isinstance(law, Atomic)  # noqa: S101 # of no other is the nearest noise asked
             x[name] = source.x
             u, by_moving = law.nearest_and_jacobian(source.x, joined, source.rest, moving)
             implied.append(u)

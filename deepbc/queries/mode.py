@@ -15,6 +15,7 @@ from deepbc._validation import check_classes
 from deepbc.numerics.batched import join, select
 from deepbc.progress import progress
 from deepbc.queries.asked import Asked
+from deepbc.queries.censored_patterns import censored_of
 from deepbc.queries.discrete_search import undecided
 from deepbc.queries.effects import choose_labels
 from deepbc.queries.mode_problem import ModeProblem
@@ -121,7 +122,8 @@ def _nearest_sparse(search: Search, question: Question, aims: Mapping[str, Asked
     """Finds the nearest worlds in which few noises move: with classes or steps, each set of variables is a scope."""
     scm = search.scm
     discrete = undecided(scm, question.asked, search.scope)
-    if discrete or any(scm.variables[name].discrete for name in question.asked):
+    censored = censored_of(scm, aims, search.scope)
+    if discrete or censored or any(scm.variables[name].discrete for name in question.asked):
         stepped = torch.ones_like(stepped)
     some, others = stepped.nonzero().squeeze(-1), (~stepped).nonzero().squeeze(-1)
     parts = [_solve(search, question.select(others), select(aims, others))] if len(others) or not question.rows else []
@@ -170,15 +172,25 @@ def inside_bounds(scm: SCM, name: str, asked: Asked) -> Asked:
     lower, upper = (0.0, len(variable.levels) - 1.0) if variable.levels else (variable.lower, variable.upper)
     inside = Asked(asked.lower.clamp(min=lower), asked.upper.clamp(max=upper), True)
 
-    return inside if variable.discrete else inside.shrunk(scm.schema.sd(name))
+    if variable.discrete:
+        return inside
+    shrunk = inside.shrunk(scm.schema.sd(name))
+    # Floor and ceiling are met exactly.
+    return replace(
+        shrunk,
+        lower=torch.where(inside.lower <= variable.floor, inside.lower, shrunk.lower),
+        upper=torch.where(inside.upper >= variable.ceiling, inside.upper, shrunk.upper),
+    )
 
 
 def _outside(scm: SCM, question: Question) -> Tensor:
     """Which variables of the antecedent, in order, are asked to leave bounds or limits, with shape `(asked, rows)`."""
     masks = []
     for name, asked in question.asked.items():
-        lower, upper = scm.variables[name].support
+        variable = scm.variables[name]
+        lower, upper = variable.support
         beyond = ((asked.upper <= lower) | (asked.lower >= upper)).any(-1)
+        beyond |= ((asked.upper < variable.floor) | (asked.lower > variable.ceiling)).any(-1)
         masks.append(beyond | question.forbidden.get(name, torch.zeros_like(beyond)))
 
     return torch.stack(masks)

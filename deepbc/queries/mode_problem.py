@@ -5,7 +5,9 @@ With the antecedent pinned, the free coordinates are the noises :math:`v = u'_A`
 .. math:: \min_v \; \sum_{j \in A} d_j(v_j, u_j) + \sum_{i \in S} d_i\bigl(f_i^{-1}(x'_{pa(i)}, x^*_i), u_i\bigr)
 
 has no constraint. A variable of the antecedent that its own noise cannot meet constrains the values :math:`F_S(v)`; a
-discrete one whose noise may not move constrains it to the region of its value.
+discrete one whose noise may not move constrains it to the region of its value. Of a censored variable it is decided
+before whether it is at its floor or ceiling, which is such a value, or inside, where its law is the latent one
+(`censored_patterns`).
 """
 
 __all__ = ["ModeProblem"]
@@ -189,9 +191,10 @@ class ModeProblem:
         """The value of a variable whose noise is implied; the noise too where its parents stay where they are."""
         aim, met = self.aims[name].lower, self.roles.met
         # Of the many noises that lead to a class or a whole number, the one nearest to rest is implied.
-        discrete = name in self.roles.discrete
         source: Source = (
-            Nearest(aim, question.u[name]) if discrete else Reduced(aim, self.scm.mechanisms[name].reduce(aim))
+            Nearest(aim, question.u[name])
+            if name in self.roles.atomic
+            else Reduced(aim, self.scm.mechanisms[name].reduce(aim))
         )
         if name not in self.roles.settled:
             return source

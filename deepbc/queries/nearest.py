@@ -1,4 +1,7 @@
-"""The nearest worlds of a chunk of rows: one continuous problem, or one for each choice of discrete values."""
+"""The nearest worlds of a chunk of rows: one continuous problem, or one for each choice of discrete values.
+
+Where censored variables take part it is the best over their patterns (`censored_patterns`).
+"""
 
 __all__ = ["Search", "solve"]
 
@@ -6,24 +9,29 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
 from deepbc.numerics.batched import select
-from deepbc.queries.active_set import solve_within
+from deepbc.queries.active_set import Make, solve_within
 from deepbc.queries.asked import Asked
+from deepbc.queries.censored_patterns import Pattern, censored_of, drop_outside, find_patterns
 from deepbc.queries.choice_tree import ChoiceTree
-from deepbc.queries.discrete_search import search_discrete, undecided
+from deepbc.queries.discrete_search import MOST_RISK, ROUNDING_RISK, search_discrete, undecided
 from deepbc.queries.mode_problem import ModeProblem
 from deepbc.queries.question import Question
 from deepbc.queries.search_model import relaxed
 from deepbc.queries.worlds import Columns, Worlds
 from deepbc.scm import SCM
+from deepbc.scm.completion import complete_rows, sources
 from deepbc.solvers import Solver
 from deepbc.solvers.problem import SolverStatus
 
 # A solution that costs more than that of the search by this is solved again as the search did.
 LEAST_LOSS = 1e-6
+# The status of a solution that left the inside of a censored variable, on its way through the search.
+LEFT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +73,90 @@ def solve(search: Search, question: Question, aims: Mapping[str, Asked], cutoff:
         aims: What is sought of each variable of the antecedent.
         cutoff: The cost from which a world is of no use, with shape `(rows,)`; such rows may be given up.
     """
+    censored = censored_of(search.scm, aims, search.scope) if search.solver.pins else ()
+    if not censored or not question.rows:
+        return _solve_decided(search, question, aims, cutoff)
+
+    return _BestPattern(search, question, aims, cutoff).solve(censored)
+
+
+@dataclass(frozen=True, slots=True)
+class _BestPattern:
+    """The search over patterns of censored variables."""
+
+    search: Search
+    question: Question
+    aims: Mapping[str, Asked]
+    cutoff: Tensor | None
+
+    def solve(self, names: Sequence[str]) -> Worlds:
+        """Solves each row with its patterns, and keeps the nearest world."""
+        scm, question = self.search.scm, self.question
+        failed = torch.full_like(question.u[names[0]][:, 0], int(SolverStatus.INFEASIBLE), dtype=torch.long)
+        best = Worlds(dict(question.x), dict(question.u), failed, torch.ones_like(failed, dtype=torch.double)).copy()
+        patterns, complete = find_patterns(scm, question, self.aims, names)
+        dropped = []
+        risk = torch.zeros_like(best.certainty) if complete else torch.full_like(best.certainty, ROUNDING_RISK)
+        for pattern in patterns:
+            found = self._try(best, pattern)
+            risk[pattern.rows] += 1 - found.certainty
+            if (found.status == LEFT).any():
+                dropped.append(Pattern(pattern.rows[found.status == LEFT], pattern.states))
+        for pattern in dropped:
+            open_rows = best.status[pattern.rows] != SolverStatus.CONVERGED
+            if open_rows.any():
+                self._try(best, Pattern(pattern.rows[open_rows], pattern.states), confined=True)
+        best.certainty.copy_(1 - risk.clamp(max=MOST_RISK))
+
+        return self._as_led_to(best)
+
+    def _try(self, best: Worlds, pattern: Pattern, *, confined: bool = False) -> Worlds:
+        """Solves the rows of a pattern, and keeps what is nearer; a failure tells more than that there is no world."""
+        rows, search = pattern.rows, replace(self.search, scm=pattern.model(self.search.scm))
+        part = self.question.select(rows)
+        before = best.take(rows).cost(part.u, search.distance)
+        before = before if self.cutoff is None else torch.minimum(before, self.cutoff[rows])
+        aims = pattern.aims(self.search.scm, self.question, self.aims, confined=confined)
+        found = _solve_decided(search, part, aims, before)
+        better = found.cost(part.u, search.distance) < before
+        best.put(rows[better], found.take(better.nonzero().squeeze(-1)))
+        told = (best.status[rows] == SolverStatus.INFEASIBLE) & (found.status != SolverStatus.CONVERGED)
+        told &= (found.status != LEFT) & (found.status != SolverStatus.INFEASIBLE)
+        best.put(rows[told], found.take(told.nonzero().squeeze(-1)))
+
+        return found
+
+    def _as_led_to(self, best: Worlds) -> Worlds:
+        """Gives rows without a world the values that their noise leads to."""
+        scm, rows = self.search.scm, (best.status != SolverStatus.CONVERGED).nonzero().squeeze(-1)
+        if len(rows):
+            led_to = complete_rows(scm, sources({}, select(best.u, rows)), scm.schema.empty([len(rows)]))
+            for name, x in led_to.x.items():
+                best.x[name][rows] = x
+
+        return best
+
+
+def _solve_decided(
+    search: Search, question: Question, aims: Mapping[str, Asked], cutoff: Tensor | None = None
+) -> Worlds:
+    """Finds the nearest worlds of rows in which it is decided where censored variables are."""
     discrete = undecided(search.scm, aims, search.scope)
     if not discrete or not question.rows:
-        return solve_within(search.problem, question, aims, search.inner(aims), cutoff)
+        return _solve_inside(search.problem, question, aims, search, cutoff)
 
     return _solve_discrete(search, question, aims, discrete, cutoff)
 
 
+def _solve_inside(
+    make: Make, question: Question, aims: Mapping[str, Asked], search: Search, cutoff: Tensor | None
+) -> Worlds:
+    """Solves rows; those that leave the inside of a censored variable failed."""
+    return drop_outside(search.scm, solve_within(make, question, aims, search.inner(aims), cutoff), LEFT)
+
+
 def _solve_discrete(
-    search: Search,
-    question: Question,
-    aims: Mapping[str, Asked],
-    discrete: Sequence[str],
-    cutoff: Tensor | None,
+    search: Search, question: Question, aims: Mapping[str, Asked], discrete: Sequence[str], cutoff: Tensor | None
 ) -> Worlds:
     """Solves a chunk of rows for the best of the classes and whole numbers that may change."""
     scm = search.scm
@@ -147,7 +226,7 @@ def _solve_pinned(
     model = relaxed(search.scm, relax) if relax else search.scm
     model = relaxed(model, follow, straight_through=True) if follow else model
 
-    return solve_within(partial(search.problem, scm=model), question, wanted, search.inner(wanted), cutoff)
+    return _solve_inside(partial(search.problem, scm=model), question, wanted, search, cutoff)
 
 
 @dataclass(frozen=True, slots=True)

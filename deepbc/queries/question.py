@@ -12,6 +12,7 @@ from torch import Tensor
 
 from deepbc._validation import check_batches, check_finite, name_rows, naming_rows, pick
 from deepbc.data.columns import align, index_of
+from deepbc.data.grid import WHOLE, Grid
 from deepbc.data.reading import read, read_column
 from deepbc.data.variables import flatten
 from deepbc.errors import DataError
@@ -153,8 +154,8 @@ def _read_one(scm: SCM, name: str, asked: Any) -> Asked:
     lower, upper = torch.broadcast_tensors(lower, upper)
     _check_order(lower, upper, where)
     if variable.whole:
-        _check_some_whole(lower, upper, where)
-        lower, upper = lower.ceil(), upper.floor()
+        _check_some_whole(lower, upper, variable.grid, where)
+        lower, upper = variable.grid.above(lower), variable.grid.below(upper)
 
     return Asked(lower, upper, True)
 
@@ -203,12 +204,13 @@ def _check_order(lower: Tensor, upper: Tensor, where: str) -> None:
         )
 
 
-def _check_some_whole(lower: Tensor, upper: Tensor, where: str) -> None:
-    """There is a whole number in every interval; both ends have shape `(*batch, 1)`."""
-    none = (lower.ceil() > upper.floor()).any(-1)
+def _check_some_whole(lower: Tensor, upper: Tensor, grid: Grid, where: str) -> None:
+    """There is a number of the grid in every interval; both ends have shape `(*batch, 1)`."""
+    none = (grid.above(lower) > grid.below(upper)).any(-1)
     if none.any():
+        one = "a whole number" if grid == WHOLE else f"a number in {grid}"
         raise DataError(
-            f"{where}: expected an interval that holds a whole number, got ({lower[none][0].item():g}, "
+            f"{where}: expected an interval that holds {one}, got ({lower[none][0].item():g}, "
             f"{upper[none][0].item():g}) in {name_rows(none)}. Widen it."
         )
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
-from deepbc.mechanisms import Discrete, Mechanism
+from deepbc.mechanisms import Atomic, Mechanism
 from deepbc.mechanisms.derivatives import value_and_jacobian
 from deepbc.numerics.batched import concat_last
 from deepbc.queries.question import Question
@@ -186,7 +186,7 @@ class RestModel:
         law, rest, joined = self.scm.mechanisms[name], self.question.u[name][row], self._joined(name, row, parents)
         if name in self.roles.scope:
             return self.distance.moved(name, law.nearest(x, joined, rest), rest)
-        if not isinstance(law, Discrete):
+        if not isinstance(law, Atomic):
             moved = (law.nearest(x, joined, rest) - rest).abs().amax(-1)
             return torch.where(moved > FROZEN, torch.inf, 0.0).to(rest)
 
@@ -196,7 +196,7 @@ class RestModel:
         """What of an implied noise depends on the value alone."""
         law = self.scm.mechanisms[name]
 
-        return x if isinstance(law, Discrete) else law.reduce(x)
+        return x if isinstance(law, Atomic) else law.reduce(x)
 
     def imply(self, name: str, z: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Normal:
         """What the noise costs that a value implies while its parents move, by what `reduce` made of the value.
@@ -209,7 +209,7 @@ class RestModel:
         assert jacobian is not None  # noqa: S101 # a parent moves
         residual, weight = u - rest, self._weight(name) if name in self.roles.scope else PENALTY
         squared, gradient = residual.square().sum(-1), (jacobian * residual.unsqueeze(-1)).sum(-2)
-        if isinstance(self.scm.mechanisms[name], Discrete) and residual.shape[-1] > 1:
+        if isinstance(self.scm.mechanisms[name], Atomic) and residual.shape[-1] > 1:
             length = squared.sqrt().clamp_min(torch.finfo(squared.dtype).tiny).unsqueeze(-1)
             jacobian = (gradient / length).unsqueeze(-2)
 
@@ -218,7 +218,7 @@ class RestModel:
     def confine(self, name: str, x: Tensor, row: Tensor, parents: Mapping[str, Tangent]) -> Sides:
         """The sides of the region of a value of a discrete variable whose noise may not move, while its parents do."""
         law, rest, joined = self.scm.mechanisms[name], self.question.u[name][row], self._joined(name, row, parents)
-        assert isinstance(law, Discrete)  # noqa: S101 # its variable is
+        assert isinstance(law, Atomic)  # noqa: S101 # its variable is
         excess, (by_parents,) = value_and_jacobian(lambda parents: law.region(x, x, parents).excess(rest), joined)
         slope = _through(by_parents[..., _moving(parents)], parents)
         assert slope is not None  # noqa: S101 # a parent moves
@@ -286,7 +286,7 @@ def _predict(law: Mechanism, u: Tensor, parents: Tensor, moving: list[int]) -> t
 
 def _imply(law: Mechanism, z: Tensor, parents: Tensor, rest: Tensor, moving: list[int]) -> tuple[Tensor, Tensor]:
     """Implied noises and their Jacobian by the parents that move."""
-    if isinstance(law, Discrete):
+    if isinstance(law, Atomic):
         return law.nearest_and_jacobian(z, parents, rest, moving)
 
     if law.value_dim == 1 and law.noise_dim <= 1:

@@ -75,6 +75,7 @@ class Counterfactual:
         index: The labels of the rows, where they came in a data frame.
         forced: Whether the antecedent was forced, its law broken.
         variables: What each variable is: its spread in the data of the fit, its bounds, its levels.
+        misfits: How laws that take part in the answer are known to misfit their data, by variable, each a clause.
     """
 
     graph: CausalGraph
@@ -96,6 +97,7 @@ class Counterfactual:
     index: Any = None
     forced: bool = False
     variables: Mapping[str, Variable] = field(default_factory=dict)
+    misfits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def extrapolates(self) -> Tensor:

@@ -19,7 +19,8 @@ class Roles:
         movable: The variables of the whole graph that have noise to move, in scope.
         fixed: Those of `names` that cannot change, because neither they nor any cause of theirs does.
         discrete: The discrete variables of the whole graph.
-        kept: Those of `met` that are discrete and out of scope: their noise has to lead to the value as it is.
+        atomic: Those, and the censored variables: some value of theirs does not tell its noise.
+        kept: Those of `met` that are atomic and out of scope: their noise has to lead to the value as it is.
         pinned: The others of `met`.
         settled: Those of `pinned` none of whose parents can move, so that the noise they imply is known.
         free: Those of `names` whose noise is sought.
@@ -31,6 +32,7 @@ class Roles:
     movable: tuple[str, ...]
     fixed: tuple[str, ...]
     discrete: tuple[str, ...]
+    atomic: tuple[str, ...]
     kept: tuple[str, ...]
     pinned: tuple[str, ...]
     settled: tuple[str, ...]
@@ -56,8 +58,9 @@ class Roles:
                 fixed.append(name)
 
         discrete = tuple(name for name in order if scm.variables[name].discrete)
+        atomic = tuple(name for name in order if scm.mechanisms[name].has_atoms)
         met = tuple(name for name in names if name in met)
-        kept = tuple(name for name in met if name in discrete and name not in scope)
+        kept = tuple(name for name in met if name in atomic and name not in scope)
 
         pinned = tuple(name for name in met if name not in kept)
         still = {*fixed, *met}
@@ -69,6 +72,7 @@ class Roles:
             movable,
             tuple(fixed),
             discrete,
+            atomic,
             kept,
             pinned,
             settled=tuple(name for name in pinned if still.issuperset(scm.graph.parents(name))),

@@ -1,7 +1,9 @@
 r"""The density of the worlds in which the antecedent holds, in free coordinates, and worlds drawn from it.
 
 The coordinates are the noises that are sought, moves of the noise of discrete variables, and a standard-normal variable
-for each noise that is confined to a region: an interval, a class, or the factual noise that a class does not tell.
+for each noise that is confined to a region: an interval, a class, or the factual noise that a class does not tell. A
+censored variable goes with the discrete ones: its floor is such a region, any other value one of a single noise, whose
+coordinate says nothing.
 """
 
 __all__ = ["SampleTarget", "SampledWorlds"]
@@ -16,7 +18,7 @@ from torch import Tensor
 from deepbc._validation import check_classes
 from deepbc.distances import Distances
 from deepbc.errors import SettingError
-from deepbc.mechanisms import Discrete
+from deepbc.mechanisms import Atomic
 from deepbc.numerics.batched import concat_last, repeat
 from deepbc.numerics.counter_rng import Streams
 from deepbc.queries.asked import Asked
@@ -52,7 +54,7 @@ class SampledWorlds:
     Args:
         x: Values, with shape `(samples, rows, value)`.
         u: Noise, with shape `(samples, rows, noise)`.
-        rest: Factual noise that was drawn with each sample, of discrete variables.
+        rest: Factual noise that was drawn with each sample, of discrete and censored variables.
         draws: What the sampler says.
         log_evidence: The log normalising constant of each row, with shape `(rows,)`, where that was asked.
     """
@@ -73,7 +75,7 @@ class Context:
         asked: The antecedent.
         fixed_noise: The components of noises that are sought, at their end, that no question moves.
         intervals: The intervals in which values are free.
-        factual: The factual values of discrete variables whose factual noise is drawn.
+        factual: The factual values of discrete and censored variables whose factual noise is drawn.
         factual_parents: The factual values of the parents of these.
     """
 
@@ -98,7 +100,7 @@ class SampleTarget:
         inside: The numbers whose value is free inside an interval.
         free: The numbers whose noise is sought.
         direct: The variables that take no part, whose noise is drawn from its own density.
-        classes: The discrete variables whose factual noise is sought too: those that take part.
+        classes: The discrete and censored variables whose factual noise is sought too: those that take part.
         chosen: Those of them that the antecedent asks for.
         stepping: Those of them whose noise moves freely.
     """
@@ -125,12 +127,14 @@ class SampleTarget:
         _check_density(scm, sampler, distance, roles, question)
         apart = [name for name in roles.movable if name not in roles.names]
         drawn = [] if sampler.penalty else [name for name in apart if distance.of(name).drawable]
-        upstream = [name for name in roles.discrete if name in roles.names and name not in roles.fixed]
+        # A penalty is met through smooth laws, which a censored one nearly is.
+        atomic = roles.discrete if sampler.penalty else roles.atomic
+        upstream = [name for name in atomic if name in roles.names and name not in roles.fixed]
         check_classes(sampler.penalty is None, upstream, sampler)
-        classes = [*upstream, *(name for name in roles.discrete if name in apart and name not in drawn)]
+        classes = [*upstream, *(name for name in atomic if name in apart and name not in drawn)]
         stepping = tuple(name for name in classes if name in roles.scope and name not in roles.met)
-        numbers = [name for name in roles.met if name not in roles.discrete]
-        others = {*roles.met, *drawn, *roles.discrete}
+        numbers = [name for name in roles.met if name not in atomic]
+        others = {*roles.met, *drawn, *atomic}
 
         return cls(
             relaxed(scm, stepping, straight_through=True),
@@ -148,8 +152,8 @@ class SampleTarget:
 
     @property
     def drawn(self) -> tuple[str, ...]:
-        """The discrete variables whose factual noise is drawn: all but those that nothing can change."""
-        outside = [name for name in self.scm.graph if name in self.roles.discrete and name not in self.roles.names]
+        """The variables of atoms whose factual noise is drawn: all but those that nothing can change."""
+        outside = [name for name in self.scm.graph if name in self.roles.atomic and name not in self.roles.names]
 
         return (*self.classes, *(name for name in outside if name not in self.classes))
 
@@ -206,7 +210,7 @@ class SampleTarget:
         return SampledWorlds(split(done.x), split(done.u), split(rest), draws, evidence)
 
     def _factual(self, x: Mapping[str, Tensor], samples: int, streams: Streams) -> Columns:
-        """Draws the factual noise of discrete variables that take no part, `(samples * rows, noise)`."""
+        """Draws the factual noise of variables of atoms that take no part, `(samples * rows, noise)`."""
         drawn = {}
         for name in self.drawn:
             if name in self.classes:
@@ -332,9 +336,9 @@ class SampleTarget:
         return _World(done.x, u, rest, further)
 
     def _rest(self, name: str, w: Tensor, context: Context) -> tuple[Tensor, Tensor]:
-        """The factual noise of a discrete variable from normal variables, and what it adds to the density."""
+        """The factual noise of a variable of atoms from normal variables, and what it adds to the density."""
         x, law = context.factual[name], self.scm.mechanisms[name]
-        assert isinstance(law, Discrete)  # noqa: S101 # its variable is
+        assert isinstance(law, Atomic)  # noqa: S101 # its variable is
         u, volume = law.region(x, x, context.factual_parents[name]).inside(w, torch.zeros_like(w), 1.0)
 
         return u, volume - 0.5 * u.square().sum(-1)

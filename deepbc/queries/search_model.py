@@ -1,13 +1,13 @@
 """The model as a search passes through it: in the precision of its noise, with smooth laws for discrete variables."""
 
-__all__ = ["excess", "in_noise_precision", "relaxed"]
+__all__ = ["excess", "in_noise_precision", "relaxed", "substitute"]
 
 import copy
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
 
-from deepbc.mechanisms import Discrete, Mechanism
+from deepbc.mechanisms import Atomic, Discrete, Mechanism
 from deepbc.scm import SCM
 from deepbc.scm.completion import join_parents
 
@@ -17,7 +17,7 @@ def in_noise_precision(scm: SCM, names: Collection[str]) -> SCM:
     images = [name for name in scm.schema.images if name in names]
     made = {name: scm.mechanisms[name].copy().to(device=scm.device, dtype=scm.dtype) for name in images}
 
-    return _substitute(scm, made) if images else scm
+    return substitute(scm, made) if images else scm
 
 
 def relaxed(scm: SCM, names: Collection[str], *, straight_through: bool = False) -> SCM:
@@ -30,25 +30,26 @@ def relaxed(scm: SCM, names: Collection[str], *, straight_through: bool = False)
     """
     laws = {name: law for name, law in scm.mechanisms.items() if isinstance(law, Discrete) and name in names}
 
-    return _substitute(scm, {name: law.softened(hard=straight_through) for name, law in laws.items()})
+    return substitute(scm, {name: law.softened(hard=straight_through) for name, law in laws.items()})
 
 
 def excess(scm: SCM, name: str, x: Mapping[str, Tensor], u: Tensor) -> Tensor:
-    """How far noise is outside the region that leads to the value of a discrete variable, side by side.
+    """How far noise is outside the region that leads to a value, side by side.
 
     Args:
         scm: The model.
-        name: The variable.
+        name: The variable, discrete or censored.
         x: Values of it and of its parents, with shape `(*batch, value)`.
         u: Its noise, with shape `(*batch, noise)`.
     """
     law = scm.mechanisms[name]
-    assert isinstance(law, Discrete)  # noqa: S101 # its variable is
+    assert isinstance(law, Atomic)  # noqa: S101 # its value is a region
 
     return law.region(x[name], x[name], join_parents(scm, name, x)).excess(u)
 
 
-def _substitute(scm: SCM, laws: Mapping[str, Mechanism]) -> SCM:
+def substitute(scm: SCM, laws: Mapping[str, Mechanism]) -> SCM:
+    """The model with other laws of some variables."""
     other = copy.copy(scm)
     other.mechanisms = {**scm.mechanisms, **laws}
 

@@ -159,7 +159,11 @@ def _tie(data: Data, name: str) -> str:
     variable, column = data.families[name].child, data.columns[name]
     if variable.shape or data.mechanisms[name].discrete:
         return ""
-    values, counts = data.few(name).unique(return_counts=True)
+    few = data.few(name)
+    # The lumps of a censored variable are its law's.
+    values, counts = few[(few > variable.floor) & (few < variable.ceiling)].unique(return_counts=True)
+    if not len(values):
+        return ""
     value = values[counts.argmax()]
     share = (column == value).double().mean().item()
     if share < LARGEST_TIE:
@@ -170,10 +174,16 @@ def _tie(data: Data, name: str) -> str:
             f"of ordered levels, lowest first (types={{{name!r}: [...]}}, --type {name}=...)."
         )
     place = _place(value, column)
+    if place:
+        return (
+            f"{percent(share)} of its rows are exactly {write_exact(value.item())}{place}, where a law of numbers "
+            f"expects hardly any: it misfits them, and answers near there. If nothing beyond shows, declare "
+            f"types={{{name!r}: 'censored'}} (--type {name}=censored)."
+        )
 
     return (
-        f"{percent(share)} of its rows are exactly {write_exact(value.item())}{place}, where a law of numbers expects "
-        f"hardly any: it misfits them, and answers near there. Make two variables of it, a category that says whether "
+        f"{percent(share)} of its rows are exactly {write_exact(value.item())}, where a law of numbers expects hardly "
+        f"any: it misfits them, and answers near there. Make two variables of it, a category that says whether "
         f"it is {write_exact(value.item())}, and how much it is where it is not."
     )
 

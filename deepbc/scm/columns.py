@@ -2,6 +2,7 @@
 
 __all__ = ["summarize_columns"]
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -46,12 +47,18 @@ def _values(variable: Variable, column: Tensor) -> str:
     low, high = (end.item() for end in column.aminmax())
     step = step_of(max(variable.sd, default=None), low, high)
     write = write_exact if variable.whole else partial(write_number, step=step)
-    span = f"{write(low)} to {write(high)}"
+    span = f"{write(low)} to {write(high)}{f', in {variable.grid}' if variable.kind == 'grid' else ''}"
     if variable.shape:
         return f"{variable.shape[0]:,} numbers each, {span}"
     examples = list(dict.fromkeys(map(write, column[: 10 * EXAMPLES].tolist())))
 
-    return f"{span}, such as {'; '.join(examples[:EXAMPLES])}"
+    lumps = [
+        f"{write(end)} in {percent((column == end).double().mean().item())} of the rows, a {word}"
+        for end, word in ((variable.floor, "floor"), (variable.ceiling, "ceiling"))
+        if math.isfinite(end)
+    ]
+
+    return "; ".join([f"{span}, such as {'; '.join(examples[:EXAMPLES])}", *lumps])
 
 
 def _shares(labels: list[str], codes: Tensor) -> str:

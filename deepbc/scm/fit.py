@@ -15,6 +15,7 @@ from torch import Tensor
 from deepbc._validation import check_possible, check_rows, check_type, naming_rows, pick
 from deepbc.data.columns import index_of, left_out, select_columns
 from deepbc.data.variables import Family, Kind, Variable
+from deepbc.data.wording import percent, write_exact
 from deepbc.mechanisms import Mechanism
 from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
@@ -195,6 +196,7 @@ class _Work:
             check_possible(outcome.held_out[:, None], "held-out value", "density", f"Variable {name!r}")
 
         self.shown.advance()
+        misfits = self._misfits(fresh, split)
         entry = VariableFit(
             name=name,
             type=family.child.kind,
@@ -203,19 +205,20 @@ class _Work:
             rows=len(split.held),
             curves=loop.curves,
             seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
-            notes=(*outcome.notes, *self._remarks(fresh, split)),
+            notes=(*outcome.notes, *(each.remark for each in misfits)),
             learned=len(split.kept),
+            misfits=tuple(each.clause for each in misfits),
         )
 
         return fresh, entry
 
-    def _remarks(self, mechanism: Mechanism, split: Split) -> tuple[str, ...]:
-        """Remarks on the data of a variable, and on its held-out noise."""
-        ties = () if mechanism.discrete else _ties(split.column)
+    def _misfits(self, mechanism: Mechanism, split: Split) -> "tuple[_Misfit, ...]":
+        """What a law cannot fit in the data of its variable, and how its held-out noise is odd."""
+        ties = () if mechanism.discrete else _ties(split.column, mechanism.bound.child)
         if mechanism.given or not mechanism.exact:
             return ties
 
-        # Of a class or a whole number, any of the noises that lead there.
+        # Of a class, a whole number, a floor or a ceiling, any of the noises that lead there.
         shape = (len(split.held), mechanism.noise_dim)
         uniform = torch.rand(shape, generator=generator(self.plan.seed, "held out"), dtype=torch.float64)
         u = mechanism.draw(split.held_x, split.held_parents, uniform.to(split.context))
@@ -230,6 +233,14 @@ class _Work:
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
         return Split(x, parents, kept, held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Misfit:
+    """How a law misfits its data: a remark for the report, and a clause for an answer in which it takes part."""
+
+    remark: str
+    clause: str
 
 
 @dataclass(slots=True)
@@ -250,28 +261,40 @@ class _Epochs:
         return f"epoch {epoch}{each}, of at most {self.most:,}"
 
 
-def _ties(rows: Tensor) -> tuple[str, ...]:
-    """Remarks on a value that many rows share: a density has no true height there."""
+def _ties(rows: Tensor, variable: Variable) -> tuple[_Misfit, ...]:
+    """Names a value that many rows share: a density has no true height there."""
     if rows.shape[-1] > 1:
         return ()
 
-    values, counts = rows.unique(return_counts=True)
+    values, counts = rows[(rows > variable.floor) & (rows < variable.ceiling)].unique(return_counts=True)
+    if not len(values):
+        return ()
     most = counts.argmax()
     share = counts[most].item() / len(rows)
     if share < LARGEST_TIE:
         return ()
 
-    return (f"{share:.0%} of the rows share the value {values[most].item():g}: its density there is a spike",)
+    value = values[most].item()
+
+    return (
+        _Misfit(
+            f"{share:.0%} of the rows share the value {value:g}: its density there is a spike",
+            f"{percent(share)} of its rows share the value {write_exact(value)}",
+        ),
+    )
 
 
-def _misfit(u: Tensor) -> tuple[str, ...]:
-    """Remarks on noise `(rows, noise)` that is not standard normal, as the laws of a model take it to be."""
+def _misfit(u: Tensor) -> tuple[_Misfit, ...]:
+    """Names noise `(rows, noise)` that is not standard normal, as the laws of a model take it to be."""
     gap = ks_statistic(u).amax().item()
     spread = max(u.std(0, correction=0).tolist(), key=lambda sd: abs(math.log(max(sd, 1e-300))))
     if gap < max(LARGEST_GAP, RARE_GAP / math.sqrt(len(u))) and abs(math.log(spread)) < LARGEST_LOG_SPREAD:
         return ()
 
     return (
-        f"held-out noise is not standard normal (standard deviation {spread:.2g}, largest gap of the distribution "
-        f"functions {gap:.2f}): declare bounds, transform the column or choose a richer mechanism",
+        _Misfit(
+            f"held-out noise is not standard normal (standard deviation {spread:.2g}, largest gap of the distribution "
+            f"functions {gap:.2f}): declare bounds, transform the column or choose a richer mechanism",
+            "the noise of rows that it did not learn from is not standard normal",
+        ),
     )

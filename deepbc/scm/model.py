@@ -48,12 +48,13 @@ class SCM:
     Args:
         graph: The causal graph.
         mechanisms: Mechanisms by variable, of which the settings are taken; a variable that is not named gets one by
-            its type: a `Flow`, `Integer` or `Categorical`.
+            its type: a `Flow`, `Integer`, `Censored` or `Categorical`.
         bounds: Bounds by variable, `(lower, upper)`, None for an open side. No learned law ever leaves them; a given
             law that does is an error.
-        types: Types by variable: `"real"`, `"integer"`, `"category"`, or the ordered levels of one, lowest first. One
-            that is not named shows in the data: text, truth values and columns of two values are categories, and
-            columns of numbers that are all whole (3.0 is) whole numbers.
+        types: Types by variable: `"real"`, `"integer"`, `"grid"`, `"category"`, `"censored"`, or the ordered levels of
+            a category, lowest first. One that is not named shows in the data: text, truth values and columns of two
+            values are categories, numbers whose least or largest value many rows share are censored, columns of
+            numbers that are all whole (3.0 is) whole numbers, and those a coarse step apart are on a grid.
         constraints: What may not change in answers, by variable: `"fixed"`, `"up"`, `"down"`, a range such as
             `(18, None)`, or the labels that will do. A factual value is always allowed.
 
@@ -315,7 +316,9 @@ class SCM:
         scm = cls(graph, constraints=constraints)
         scm.variables, scm.mechanisms, scm.report = variables, mechanisms, report
         scm._chosen = frozenset(mechanisms)
-        scm.bounds = {name: (each.lower, each.upper) for name, each in variables.items() if each.bounded}
+        # Floor and ceiling were seen, not declared.
+        known = {name: each.latent if each.censored else each for name, each in variables.items()}
+        scm.bounds = {name: (each.lower, each.upper) for name, each in known.items() if each.bounded}
 
         return scm
 

@@ -14,7 +14,7 @@ from deepbc._validation import check_count, check_finite, check_names, naming_ro
 from deepbc.data.categories import Levels
 from deepbc.data.columns import index_of
 from deepbc.data.reading import read
-from deepbc.data.variables import Kind, Variable, common_batch, flatten, unflatten
+from deepbc.data.variables import Variable, common_batch, flatten, unflatten
 from deepbc.data.world import World
 from deepbc.errors import NotFittedError, SettingError
 from deepbc.mechanisms import Mechanism
@@ -110,7 +110,7 @@ class Schema:
         """Brings values and noise of every variable, as rows, to the shapes and units in which people see them."""
         values = {name: self.show(name, x[name]) for name in self.mechanisms}
         noise = {name: self._show(u[name], self._noise_shape(name)) for name in self.mechanisms}
-        kinds = {name: Kind(each.levels, each.whole) for name, each in self.variables.items() if each.discrete}
+        kinds = {name: each.values_kind for name, each in self.variables.items() if each.discrete}
 
         return World(values, noise, common_batch(x), kinds)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from deepbc.data.categories import Levels
 from deepbc.data.constraints import Constraint, read_constraints
+from deepbc.data.grid import Grid
 from deepbc.data.variables import Family, Variable, read_bounds
 from deepbc.errors import GraphError, SettingError, StorageError, UnknownNameError
 from deepbc.graph import CausalGraph
@@ -34,6 +35,10 @@ class _Variable(_Record):
     ordered: bool = False
     whole: bool = False
     span: tuple[float, float] | None = None
+    floor: float | None = None
+    ceiling: float | None = None
+    step: PositiveFloat = 1.0
+    offset: float = 0.0
 
 
 class _Mechanism(_Record):
@@ -52,6 +57,7 @@ class _Fit(_Record):
     notes: tuple[str, ...]
     learned: NonNegativeInt = 0
     column: ColumnSummary | None = None
+    misfits: tuple[str, ...] = ()
 
 
 class _Model(_Record):
@@ -120,7 +126,7 @@ def _read_fit(record: _Fit) -> VariableFit:
 
 
 def _write_variable(variable: Variable) -> _Variable:
-    lower, upper = (bound if math.isfinite(bound) else None for bound in (variable.lower, variable.upper))
+    lower, upper = _finite(variable.lower), _finite(variable.upper)
 
     items, ordered = (variable.levels.items, variable.levels.ordered) if variable.levels else (None, False)
 
@@ -133,6 +139,10 @@ def _write_variable(variable: Variable) -> _Variable:
         ordered=ordered,
         whole=variable.whole,
         span=variable.span,
+        floor=_finite(variable.floor),
+        ceiling=_finite(variable.ceiling),
+        step=variable.grid.step,
+        offset=variable.grid.offset,
     )
 
 
@@ -140,7 +150,16 @@ def _read_variable(name: str, record: _Variable) -> Variable:
     bounds = read_bounds((record.lower, record.upper), f"Variable {name!r}")
     levels = None if record.levels is None else Levels(record.levels, record.ordered)
 
-    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span)
+    floor = -math.inf if record.floor is None else record.floor
+    ceiling = math.inf if record.ceiling is None else record.ceiling
+
+    grid = Grid(record.step, record.offset)
+
+    return Variable(name, record.shape, *bounds, record.sd, levels, record.whole, record.span, floor, ceiling, grid)
+
+
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
 
 
 def _write_mechanism(name: str, mechanism: Mechanism) -> _Mechanism:

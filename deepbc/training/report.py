@@ -28,7 +28,7 @@ class ColumnSummary:
     """What a fit took the column of a variable for, before it learned anything.
 
     Args:
-        type: What it is: real, bounded, integer, category, ordered, vector or image.
+        type: What it is: real, bounded, integer, grid, censored, category, ordered, vector or image.
         origin: Where the type comes from: it was declared, inferred from the column, is that of the chosen law, or is
             the one it had before.
         values: The range and examples of its numbers, or its levels and the share of rows of each.
@@ -49,7 +49,7 @@ class VariableFit:
 
     Args:
         name: The variable.
-        type: What it is: real, bounded, integer, category, ordered, vector or image.
+        type: What it is: real, bounded, integer, grid, censored, category, ordered, vector or image.
         mechanism: The kind of its mechanism.
         nll: The mean held-out negative log-likelihood, in nats and the data's own units.
         rows: The number of held-out rows.
@@ -58,6 +58,7 @@ class VariableFit:
         notes: What the fit decided.
         learned: The number of rows learned from; 0 where a model saved long ago does not say.
         column: What its column was taken for; None where a model saved long ago does not say.
+        misfits: How its law is known to misfit the data, each a clause; none where nothing is known.
     """
 
     name: str
@@ -70,6 +71,7 @@ class VariableFit:
     notes: tuple[str, ...]
     learned: int = 0
     column: ColumnSummary | None = None
+    misfits: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:

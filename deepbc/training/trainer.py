@@ -77,12 +77,14 @@ class Split:
         context: The parents of all rows, with shape `(rows, parents)`.
         kept: Which rows to learn from.
         held: Which rows are held out.
+        loss: What scores a law on values and parents; its own loss by default.
     """
 
     column: Tensor
     context: Tensor
     kept: Tensor
     held: Tensor
+    loss: "Callable[[Learner, Tensor, Tensor], Tensor]" = field(default=lambda law, x, parents: law.loss(x, parents))
 
     @property
     def x(self) -> Tensor:

@@ -135,3 +135,16 @@ def test_nothing_in_a_file_is_executed(tmp_path):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(bc.DataError, match=r"none\.yaml"):
         read_spec(tmp_path / "none.yaml")
+
+
+def test_laws_of_lumps_and_steps_are_written_as_any_other(tmp_path):
+    text = (
+        'graph: "c; h"\ntypes: {c: censored, h: grid}\nmechanisms:\n'
+        "  c: {kind: Censored, law: {kind: Linear}}\n  h: {kind: Integer, law: {kind: Linear}}\n"
+    )
+    scm = read_spec(written(tmp_path, text)).scm
+    assert {name: repr(each) for name, each in scm.mechanisms.items()} == {
+        "c": "Censored(law=Linear())",
+        "h": "Integer(law=Linear())",
+    }
+    assert scm.types == {"c": "censored", "h": "grid"}

@@ -307,7 +307,7 @@ FIT = ["fit", "{data}", "--graph", "age -> income", "--out", "{new}"]
         ([*FIT[:3], "age -> name", *FIT[4:]], "expected at most 100 levels, got 400, such as 'n0'"),
         ([*FIT[:3], "age -> name", *FIT[4:], "--type", "name=real"], "expected numbers, got the text 'n0'"),
         ([*FIT, "--type", "income"], "type 'income'"),
-        ([*FIT, "--type", "income=number"], "expected 'real', 'integer', 'category' or a list of ordered levels"),
+        ([*FIT, "--type", "income=number"], "'category' or 'censored', or a list of ordered levels"),
         ([*FIT, "--type", "income=integer"], "expected whole numbers"),
         ([*FIT, "--type", "wealth=real"], "unknown name 'wealth'"),
         ([*FIT, "--bounds", "income=3"], "bounds of 'income'"),

@@ -58,6 +58,9 @@ MECHANISMS = {
     "ordered category": (bc.Categorical(hidden=[8]), {"ordered": True}),
     "whole number": (bc.Integer(), {"bounds": (0, None)}),
     "whole number, linear": (bc.Integer(bc.Linear()), {"parents": 1}),
+    "censored number": (bc.Censored(), {}),
+    "censored number, linear": (bc.Censored(bc.Linear()), {"parents": 1}),
+    "censored number below a bound": (bc.Censored(bc.Additive()), {"parents": 1, "bounds": (None, 3.0)}),
     "image": (bc.ConvVAE(noise=4, width=8), {"shape": (8, 8)}),
     "image in colour with its rest": (bc.ConvVAE(noise=4, width=8, residual=True), {"shape": (8, 8, 3), "parents": 1}),
 }
@@ -65,7 +68,7 @@ MECHANISMS = {
 NOISY = [
     name
     for name in MECHANISMS
-    if not name.startswith(("predictor", "image", "category", "ordered")) and "whole" not in name
+    if not name.startswith(("predictor", "image", "category", "ordered", "censored")) and "whole" not in name
 ]
 LEARNED = [name for name in NOISY if not name.startswith("equation")]
 NUMBERS = [name for name in NOISY if "shape" not in MECHANISMS[name][1]]

@@ -1,5 +1,6 @@
 """Answers in plain sentences: what is written by hand is what is said."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -322,3 +323,38 @@ def test_spread_is_that_of_the_fit(fitted):
     cf = bc.backtrack(scm, rows, {"income": 30.0})
     assert cf.variables["income"].sd == scm.variables["income"].sd
     assert replace(cf, variables={}).describe()
+
+
+def misfitting():
+    """a -> x -> y and z apart: x has a value in between that many rows share."""
+    draw = np.random.default_rng(0)
+    a = draw.normal(size=400)
+    x = np.where(draw.random(400) < 0.2, 0.5, a + draw.normal(size=400))
+    data = {"a": a, "x": x, "y": x + 0.3 * draw.normal(size=400), "z": draw.normal(size=400)}
+    scm = bc.SCM(bc.CausalGraph.parse("a -> x -> y; z"), dict.fromkeys("axyz", bc.Linear()))
+    scm.fit(data, progress=False)
+    return scm, {name: column[0] for name, column in data.items()}, {name: column[:5] for name, column in data.items()}
+
+
+def test_laws_that_misfit_are_named_where_they_take_part(tmp_path):
+    scm, row, rows = misfitting()
+    said = (
+        r"The law of x \(19 % of its rows share the value 0\.5.*\) misfits its data, so that this answer may mislead\."
+    )
+    for cf in (
+        bc.backtrack(scm, row, {"y": 2.0}),
+        bc.backtrack(scm, rows, {"x": 1.0}),
+        bc.backtrack_samples(scm, row, {"y": 2.0}, samples=20, seed=0),
+        bc.backtrack(scm, row, {"a": 2.0}),
+        bc.intervene(scm, row, {"a": 2.0}),
+    ):
+        assert re.search(said, cf.describe())
+    for cf in (
+        bc.backtrack(scm, row, {"z": 2.0}),
+        bc.intervene(scm, row, {"x": 2.0}),
+        bc.intervene(scm, rows, {"y": 2.0}),
+        bc.backtrack(scm.replace("x", bc.Equation(lambda u, p: u, lambda x, p: x)), row, {"x": 1.0}),
+    ):
+        assert "misfits" not in cf.describe()
+    scm.save(tmp_path / "model")
+    assert re.search(said, bc.backtrack(bc.SCM.load(tmp_path / "model"), row, {"y": 2.0}).describe())

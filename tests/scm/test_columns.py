@@ -9,9 +9,11 @@ import pytest
 import torch
 
 import deepbc as bc
+from deepbc.data.grid import Grid
 from deepbc.data.variables import OPEN, Family, Kind, Variable
 from deepbc.scm.column_warnings import Data, column_warnings, law_warnings
 from deepbc.scm.determined import how_determined
+from deepbc.scm.steps import find_grid
 
 QUICK = bc.Training(epochs=2)
 ROWS = 400
@@ -70,13 +72,8 @@ ODD = {
     "a scaled copy": (lambda draw, x: (1.8 * x + 32).round(2), r"the same as 'x' \(1.8 times it plus 32\)"),
     "a copy": (lambda draw, x: x.copy(), "the same as 'x': neither"),
     "a negative copy": (lambda draw, x: -x, r"the same as 'x' \(-1 times it\)"),
-    "zeros": (
-        lambda draw, x: np.where(draw.random(ROWS) < 0.3, 0.0, x),
-        r"(29|30|31|3\d) % of its rows are exactly 0, its least value",
-    ),
-    "a cap": (lambda draw, x: x.clip(max=6.0), "are exactly 6, its largest value"),
     "a value in between": (lambda draw, x: np.where(draw.random(ROWS) < 0.1, 5.5, x), "are exactly 5.5, where"),
-    "few values": (lambda draw, x: draw.choice([0.5, 1.0, 1.5, 2.5], ROWS), "only 4 different values"),
+    "few values": (lambda draw, x: draw.choice([0.5, 1.1234567, 1.5, 2.5], ROWS), "only 4 different values"),
     "many levels": (lambda draw, x: np.array([f"l{k}" for k in draw.integers(0, 60, ROWS)]), "has 6?[05][0-9]? levels"),
     "rare levels": (
         lambda draw, x: np.array(["a"] * 200 + ["b"] * 194 + ["c"] * 4 + ["d"] * 2),
@@ -92,6 +89,113 @@ def test_odd_columns_are_warned_of(case):
     assert columns["x"].warnings == ()
     assert re.search(part, columns["y"].warnings[0])
     assert columns["y"].warnings[0].startswith("Variable 'y': ")
+
+
+LUMPS = {
+    "zeros": (
+        lambda draw, x: np.where(draw.random(ROWS) < 0.3, 0.0, x),
+        r"; 0 in (29|30|31|3\d) % of the rows, a floor$",
+    ),
+    "a cap": (lambda draw, x: x.clip(max=6.0), r"; 6 in \d+ % of the rows, a ceiling$"),
+    "both": (
+        lambda draw, x: x.clip(3.5, 6.0),
+        r"; 3.5 in \d+ % of the rows, a floor; 6 in \d+ % of the rows, a ceiling$",
+    ),
+    "whole numbers that spread": (
+        lambda draw, x: np.where(draw.random(ROWS) < 0.8, 0, draw.integers(1000, 9000, ROWS)),
+        r"; 0 in \d+ % of the rows, a floor$",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LUMPS)
+def test_a_lump_at_an_end_is_recognised(case):
+    make, part = LUMPS[case]
+    column = found(table(y=make), "x; y")["y"]
+    assert (column.type, column.origin) == ("censored", "inferred")
+    assert re.search(part, column.values)
+    assert "its least value" not in " ".join(column.warnings)
+
+
+NO_LUMPS = {
+    "a count with many zeros": (lambda draw, x: draw.poisson(draw.gamma(0.3, 5, ROWS)), "integer"),
+    "a number": (lambda draw, x: draw.normal(size=ROWS), "real"),
+    "cents": (lambda draw, x: np.exp(draw.normal(size=ROWS)).round(2), "real"),
+    "tenths that end": (lambda draw, x: draw.uniform(0, 5, ROWS).round(1), "real"),
+    "a few at the end": (lambda draw, x: np.where(np.arange(ROWS) < 4, 0.0, x), "real"),
+    "grades": (lambda draw, x: np.clip(draw.integers(0, 12, ROWS), 3, 9) + 0.25, "grid"),
+}
+
+
+@pytest.mark.parametrize("case", NO_LUMPS)
+def test_what_is_no_lump_is_left_alone(case):
+    make, kind = NO_LUMPS[case]
+    assert found(table(y=make), "x; y")["y"].type == kind
+
+
+GRIDS = {
+    "half units": (lambda draw, x: (2 * x).round() / 2, (0.5, 0.0)),
+    "tens": (lambda draw, x: draw.integers(1, 12, ROWS) * 10, (10.0, 0.0)),
+    "quarter points": (lambda draw, x: (4 * x).round() / 4, (0.25, 0.0)),
+    "single precision": (lambda draw, x: (5 * x).round().astype(np.float32) / np.float32(5), (0.2, 0.0)),
+    "odd numbers": (lambda draw, x: draw.poisson(4, ROWS) * 2 + 1, (2.0, 1.0)),
+    "whole numbers and a half": (lambda draw, x: draw.poisson(4, ROWS) + 0.5, (1.0, 0.5)),
+}
+
+
+@pytest.mark.parametrize("case", GRIDS)
+def test_coarse_steps_are_recognised(case):
+    make, (step, offset) = GRIDS[case]
+    data = table(y=make)
+    column = found(data, "y")["y"]
+    assert (column.type, column.origin) == ("grid", "inferred")
+    assert f"in steps of {step:g}" in column.values
+    assert find_grid(data["y"].to_numpy()) == Grid(step, offset)
+
+
+NO_GRIDS = {
+    "any numbers": (lambda draw, x: draw.normal(size=ROWS), "real"),
+    "cents": (lambda draw, x: np.exp(draw.normal(size=ROWS)).round(2), "real"),
+    "ages of which some are halves": (lambda draw, x: draw.integers(1, 160, ROWS) / 2, "real"),
+    "whole numbers": (lambda draw, x: draw.poisson(4, ROWS), "integer"),
+    "whole numbers as decimals": (lambda draw, x: draw.poisson(4, ROWS).astype(float), "integer"),
+    "wide whole numbers": (lambda draw, x: draw.integers(0, 9000, ROWS), "integer"),
+    "thirds": (lambda draw, x: (3 * x).round() / 3, "real"),
+    "any numbers of single precision": (lambda draw, x: draw.normal(1e6, 1e5, ROWS).astype(np.float32), "real"),
+}
+
+
+@pytest.mark.parametrize("case", NO_GRIDS)
+def test_what_is_on_no_coarse_grid_is_left_alone(case):
+    make, kind = NO_GRIDS[case]
+    assert found(table(y=make), "y")["y"].type == kind
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_rows_of_any_numbers_are_on_no_grid(seed):
+    draw = np.random.default_rng(seed)
+    for rows, decimals in ((25, 3), (40, 4), (30, 16)):
+        assert find_grid(draw.normal(size=rows).round(decimals)) is None
+
+
+def test_a_grid_can_be_declared_and_denied():
+    data = table(y=lambda draw, x: (2 * x).round() / 2, z=lambda draw, x: (50 * x).round() / 50)
+    columns = found(data, "y; z", types={"y": "real", "z": "grid"})
+    assert [columns[name].type for name in "yz"] == ["real", "grid"]
+    with pytest.raises(bc.DataError, match="expected numbers that are equal steps"):
+        bc.SCM(bc.CausalGraph({"x": []}), types={"x": "grid"}).fit(data[["x"]])
+
+
+def test_a_lump_can_be_declared_and_denied():
+    data = table(y=lambda draw, x: x.clip(4.0).round(1), z=lambda draw, x: np.where(draw.random(ROWS) < 0.3, 0.0, x))
+    columns = found(data, "x; y; z", types={"y": "censored", "z": "real"})
+    assert [columns[name].type for name in "yz"] == ["censored", "real"]
+    assert "types={'z': 'censored'}" in columns["z"].warnings[0]
+    assert found(data, "z", mechanisms={"z": bc.Linear()})["z"].type == "real"
+    with pytest.raises(bc.DataError, match="neither comes twice"):
+        bc.SCM(bc.CausalGraph({"x": []}), types={"x": "censored"}).fit(data[["x"]])
+    with pytest.raises(bc.SettingError, match="expected a learned law of numbers"):
+        bc.Censored(bc.Integer())
 
 
 def test_whole_numbers_under_a_law_of_any_numbers_are_warned_of():
@@ -177,12 +281,12 @@ def test_a_function_that_no_formula_finds_is_warned_of_once_learned():
 
 
 def test_warnings_stand_in_the_report_and_are_saved(tmp_path):
-    data = table(y=lambda draw, x: np.where(draw.random(ROWS) < 0.3, 0.0, x))
+    data = table(y=lambda draw, x: np.where(draw.random(ROWS) < 0.3, 5.5, x))
     scm = bc.SCM(bc.CausalGraph.parse("x; y"))
     report = scm.fit(data, training=QUICK)
     assert len(report.warnings) == 1
     assert report.warnings == report["y"].warnings
-    assert "share the value 0" in report["y"].notes[0]
+    assert "share the value 5.5" in report["y"].notes[0]
     frame = report.to_frame()
     assert list(frame["origin"]) == ["inferred", "inferred"]
     assert list(frame["warnings"]) == ["", report.warnings[0]]

@@ -67,5 +67,7 @@ def test_other_floats_are_not(column):
 
 
 def test_unknown_type_is_refused():
-    with pytest.raises(bc.SettingError, match="type of 'x': expected 'real', 'integer', 'category'"):
+    with pytest.raises(
+        bc.SettingError, match="type of 'x': expected 'real', 'integer', 'grid', 'category' or 'censored'"
+    ):
         read_types({"x": "text"}, ["x"])

@@ -2,6 +2,7 @@
 
 __all__ = ["baseline"]
 
+import torch
 from torch import Tensor
 
 from deepbc.data.variables import Variable, interior
@@ -13,7 +14,8 @@ def baseline(variable: Variable, x: Tensor) -> Tensor:
     r"""Computes the log-likelihood of each row under a law that needs no parents.
 
     It is the share of each class of a category, and otherwise independent Gaussians through the link of the variable's
-    bounds, rounded for whole numbers. All is taken from the very rows, so the baseline is as good as it can be.
+    bounds, rounded for whole numbers; of a censored number the share of floor and ceiling, and such a law of the rest.
+    All is taken from the very rows, so the baseline is as good as it can be.
 
     Args:
         variable: The variable, with its bounds.
@@ -27,11 +29,26 @@ def baseline(variable: Variable, x: Tensor) -> Tensor:
         shares: Tensor = counts[place].to(x.dtype) / len(x)
         return shares.log()
 
+    if variable.censored:
+        return _baseline_of_lumps(variable, x)
+
     outer = Outer(variable)
     outer.calibrate(x)
     if variable.whole:
-        ends = ((x + half).clamp(*interior(*variable.support, x.dtype)) for half in (-0.5, 0.5))
+        half = variable.grid.step / 2
+        ends = ((x + each).clamp(*interior(*variable.support, x.dtype)) for each in (-half, half))
         return log_mass(*(outer.scaled(end) for end in ends)).squeeze(-1)
     y, log_volume = outer.inward(x)
 
     return (log_volume - 0.5 * y.square() - LOG_SQRT_2PI).sum(-1)
+
+
+def _baseline_of_lumps(variable: Variable, x: Tensor) -> Tensor:
+    """The share of floor and ceiling, and a Gaussian of the values in between times their share."""
+    below, above = x <= variable.floor, x >= variable.ceiling
+    between = ~(below | above)
+    shares = [each.to(x.dtype).mean().clamp_min(1 / len(x)) for each in (below, above, between)]
+    rest = baseline(variable.latent, x[between].unsqueeze(-1))
+    free = torch.zeros_like(x).masked_scatter(between, rest) + shares[2].log()
+
+    return torch.where(below, shares[0].log(), torch.where(above, shares[1].log(), free)).squeeze(-1)

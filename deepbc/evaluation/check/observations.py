@@ -97,9 +97,10 @@ class Evidence:
 def _tested(mechanism: Mechanism, rows: Rows, seed: int) -> Tensor:
     """The noise to be tested, `(rows, noise)`: standard normal and independent where the model is right.
 
-    That of a class or a whole number is drawn from all that lead there; the mean of these is not normal.
+    That of a class, a whole number, a floor or a ceiling is drawn from all that lead there; the mean of these is not
+    normal.
     """
-    if not mechanism.discrete:
+    if not mechanism.has_atoms:
         return rows.u[..., : mechanism.free_noise_dim]
 
     stream = generator(seed, mechanism.bound.child.name, "check noise")

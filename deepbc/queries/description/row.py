@@ -20,6 +20,7 @@ from deepbc.queries.description.told import (
     carrier,
     join_sentences,
     law_broken,
+    misfits,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def doubts_of(told: Told, k: int) -> list[str]:
         out = write_number(float(far), 0.1)
         doubts.append(f"{what} rests on noise {out} standard deviations out, of which data show next to nothing")
 
-    return doubts
+    return [*doubts, misfits(told, k)]
 
 
 def no_answer(head: str, status: "Status") -> str:

@@ -20,6 +20,7 @@ from deepbc.queries.description.told import (
     carrier,
     join_sentences,
     law_broken,
+    misfits,
     quantiles,
     round_off,
 )
@@ -158,7 +159,7 @@ def _doubts(told: Told, held: Numbers) -> list[str]:
         rest = "1 row rests" if far == 1 else f"{far:,} rows rest"
         doubts.append(f"{rest} on noise beyond 4 standard deviations, of which data show next to nothing")
 
-    return doubts
+    return [*doubts, misfits(told, held)]
 
 
 def _of(rows: Numbers) -> str:

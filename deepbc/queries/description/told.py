@@ -10,6 +10,7 @@ __all__ = [
     "carrier",
     "join_sentences",
     "law_broken",
+    "misfits",
     "quantiles",
     "round_off",
 ]
@@ -77,6 +78,27 @@ def law_broken(told: Told) -> str:
         return f"The law of {names} is broken, and only its effects follow"
 
     return f"The laws of {names} are broken, and only their effects follow"
+
+
+def misfits(told: Told, rows: Any) -> str:
+    """Which laws are known to misfit their data, of those that some rows rest on.
+
+    Args:
+        told: What is told of.
+        rows: The rows, as a number or a mask.
+    """
+    cf = told.cf
+    causes = set() if cf.forced else {*told.asked, *cf.graph.ancestors(*told.asked)}
+    named = [
+        f"{told.columns[name].noun} ({'; '.join(clauses)})"
+        for name, clauses in cf.misfits.items()
+        if name in causes or told.columns[name].changed()[:, rows].any()
+    ]
+    if not named:
+        return ""
+    which, verb = ("The law", "misfits its") if len(named) == 1 else ("The laws", "misfit their")
+
+    return f"{which} of {join_words(named)} {verb} data, so that this answer may mislead"
 
 
 def quantiles(column: Column, numbers: Numbers) -> tuple[float, float, float]:
