@@ -1,5 +1,6 @@
-"""The examples on real tables: their answers against what is known, by the functions of the examples themselves."""
+"""The examples: their answers against what is known, by the functions of the examples themselves."""
 
+import re
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,6 +154,87 @@ def test_proteins_keep_their_noise_downstream(data_folder):
     assert found == pytest.approx(expected, abs=1e-6)
     for name in graph:
         assert (cf.values[name] > 0).all()
+
+
+@pytest.fixture(scope="module")
+def refused():
+    """The example of a loan that three methods explain, with its table, its classifier, its model and its applicant."""
+    code = example("refused_three_ways")
+    code.table = code.simulate(3000, seed=0)
+    code.card = code.Scorecard().fit(code.table, code.table["repaid"])
+    code.scm = code.causal_model(code.table)
+    code.row = code.table[code.card.predict_proba(code.table)[:, 1] < 0.3].iloc[[0]]
+    return code
+
+
+def test_recorded_shapley_values_are_those_of_a_linear_score(refused):
+    # Of a linear function: weight times deviation from the mean, summed over the indicators of a class.
+    card, table = refused.card, refused.table
+    permanent, self_employed, *numbers = ((card.design(refused.row) - card.design(table).mean(0)) * card.weights)[0, 1:]
+    expected = dict(zip(refused.INPUTS, [permanent + self_employed, *numbers], strict=True))
+    said = refused.SHAP_SAID
+    assert said == pytest.approx(expected, abs=1e-6)
+
+
+def test_recorded_answers_of_dice_are_accepted(refused):
+    for changes in [each for several in refused.DICE_SAID.values() for each in several]:
+        assert refused.card.predict(refused.row.assign(**changes)) == ["yes"]
+
+
+def test_refused_loan_has_the_least_distance_over_its_jobs(refused):
+    # From outside: laws by least squares, and for each job the nearest noises on a plane, of which oracle O1 tells.
+    table, weights = refused.table, refused.card.weights
+    one, income, amount, duration = np.ones(len(table)), *(table[name] for name in refused.INPUTS[1:])
+    jobs = [table["job"] == job for job in refused.JOBS[1:]]
+
+    def law(child, *parents):
+        x = np.column_stack(parents).astype(float)
+        found, *_ = np.linalg.lstsq(x, child, rcond=None)
+        return found, np.std(child.to_numpy() - x @ found)
+
+    of_income, sd_income = law(income, one, table["age"], *jobs)
+    of_amount, sd_amount = law(amount, one, income)
+    of_duration, sd_duration = law(duration, one, income, amount)
+    by_amount = weights[4] + of_duration[2] * weights[5]
+    by_income = weights[3] + of_amount[1] * by_amount + of_duration[1] * weights[5]
+    effects = np.array([by_income * sd_income, by_amount * sd_amount, weights[5] * sd_duration])
+
+    def gains(job):
+        """What a job brings in log-odds, by itself and through the income."""
+        k = refused.JOBS.index(job)
+        return [0, *weights[1:3]][k] + by_income * [0, *of_income[2:]][k]
+
+    score, was = refused.card.log_odds(refused.row)[0], refused.row["job"].item()
+    costs = {}
+    for job in refused.JOBS:
+        missing = max(0.0, -(score + gains(job) - gains(was)))
+        chosen = bc.backtrack(refused.scm, refused.row, {"job": job}).distance.item()
+        costs[job] = chosen + missing**2 / (effects @ effects)
+
+    free = refused.ask_deepbc(refused.scm, refused.card, refused.row)
+    same = refused.ask_deepbc(refused.scm, refused.card, refused.row, scope=["income", "amount", "duration"])
+
+    assert free.values["job"] == ["permanent"]
+    assert free.distance.item() == pytest.approx(min(costs.values()), rel=1e-4)
+    assert same.distance.item() == pytest.approx(costs[was], rel=1e-4)
+    assert free.values["age"] == refused.row["age"].item()
+
+
+def test_guide_shows_the_lines_and_the_output_of_the_example(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (EXAMPLES.parent / "docs" / "explaining_classifiers.md").read_text()
+    shown = re.findall(r"^```(py|text)\n(.*?)^```", page, flags=re.M | re.S)
+
+    refused = example("refused_three_ways")
+    # What SHAP and DiCE say is shown as recorded, wherever this runs.
+    monkeypatch.setitem(refused.main.__globals__, "find_spec", lambda name: None)
+
+    refused.main()
+
+    code, printed = (EXAMPLES / "refused_three_ways.py").read_text(), capsys.readouterr().out
+    assert [kind for kind, _ in shown] == ["text", "py", "py", "py"]
+    for kind, text in shown:
+        assert " ".join(text.split()) in " ".join((code if kind == "py" else printed).split())
 
 
 @pytest.mark.parametrize("name", ["german_credit", "river_floods", "proteins"])

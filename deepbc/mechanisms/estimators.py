@@ -38,9 +38,10 @@ def ask_estimator(model: Any, family: Family, rows: Tensor, label: Label | None 
         _place(model, label, family)
         return np.asarray(predicted == label, dtype=float)[:, None]
     if predicted.dtype.kind not in "fiub":
+        shown = predicted.tolist()[0]
         raise DataError(
             f"Variable {family.child.name!r}, its Predictor: expected numbers, and the estimator predicts labels such "
-            f"as {predicted[0]!r}. Say which is asked for: Predictor(model, label={predicted[0]!r})."
+            f"as {shown!r}. Say which is asked for: Predictor(model, label={shown!r})."
         )
 
     return predicted.astype(float).reshape(len(rows), -1)
@@ -62,7 +63,8 @@ def _names(model: Any) -> list[str] | None:
 
 def _place(model: Any, label: Label, family: Family) -> int:
     """The place of a label among those of a classifier."""
-    labels = list(getattr(model, "classes_", ()))
+    # As Python's own values, which read well in a message.
+    labels: list[Label] = np.asarray(getattr(model, "classes_", ()), dtype=object).tolist()
     if label not in labels:
         raise DataError(
             f"Variable {family.child.name!r}, its Predictor: expected a label of the estimator, one of "
