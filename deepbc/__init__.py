@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ConvVAE,
         Equation,
         Flow,
+        GaussianProcess,
         Integer,
         Linear,
         Mechanism,
@@ -74,6 +75,7 @@ __all__ = [
     "FitError",
     "FitReport",
     "Flow",
+    "GaussianProcess",
     "Gradient",
     "GraphError",
     "Hamiltonian",
@@ -114,7 +116,8 @@ _HOMES = {
     "distances": "Absolute Distance Power Squared",
     "evaluation.check": "CheckReport check",
     "graph": "CausalGraph",
-    "mechanisms": "Additive Categorical Censored ConvVAE Equation Flow Integer Linear Mechanism Predictor law",
+    "mechanisms": "Additive Categorical Censored ConvVAE Equation Flow GaussianProcess Integer Linear Mechanism "
+    "Predictor law",
     "queries": "Counterfactual Diagnostics Status at_least at_most backtrack backtrack_samples between intervene "
     "one_of other_than",
     "samplers": "Hamiltonian Langevin Sampler",

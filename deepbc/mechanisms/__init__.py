@@ -11,6 +11,7 @@ __all__ = [
     "Family",
     "FitOutcome",
     "Flow",
+    "GaussianProcess",
     "Integer",
     "Interval",
     "Linear",
@@ -30,6 +31,7 @@ from deepbc.mechanisms.conv_vae import ConvVAE
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.equation import Equation
 from deepbc.mechanisms.flow import Flow
+from deepbc.mechanisms.gaussian_process import GaussianProcess
 from deepbc.mechanisms.integer import Integer
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.predictor import Predictor

@@ -27,6 +27,7 @@ from deepbc.errors import FitError, SettingError
 from deepbc.mechanisms.atomic import Atomic
 from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.mechanisms.flow import Flow
+from deepbc.mechanisms.latent import TrainLatent
 from deepbc.mechanisms.linear import ALL_ROWS, Linear
 from deepbc.mechanisms.regions import Interval, PointOrInterval
 from deepbc.mechanisms.tobit import fit_tobit
@@ -119,16 +120,17 @@ class Censored(Atomic):
 
         with torch.no_grad():
             completed = self._completed(rows)
-        outcome = self.law.fit(
-            Split(completed, rows.context, rows.kept, rows.held, self._loss_of),
-            lambda learner, stage: train(_Shown(learner, self._ends), stage),
+        return self.law.fit(
+            Split(completed, rows.context, rows.kept, rows.held, self._loss_of, latent=True),
+            TrainLatent(train, self._loss_of),
         )
-        with torch.no_grad():
-            return FitOutcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
 
     def _loss_of(self, law: Learner, x: Tensor, parents: Tensor) -> Tensor:
-        """The loss of what shows of completed values."""
-        return _Shown(law, self._ends).loss(self._cut(x), parents)
+        """The loss of a latent law on what shows of values."""
+        assert isinstance(law, Mechanism)  # noqa: S101 # laws train themselves
+        shown = self._cut(x)
+
+        return -_between(law, self._ends, shown, shown, parents).log_mass()
 
     @torch.no_grad()
     def _fit_linear(self, law: Linear, rows: Split) -> FitOutcome:
@@ -165,19 +167,6 @@ class Censored(Atomic):
         latent = linear.law.predict(u, rows.context)
 
         return torch.where(self._is_inside(rows.column), rows.column, latent)
-
-
-class _Shown(Learner):
-    """A continuous law that learns from what shows of its values."""
-
-    def __init__(self, learner: Learner, ends: tuple[float, float]) -> None:
-        super().__init__()
-        self.learner, self.ends = learner, ends
-
-    def loss(self, x: Tensor, parents: Tensor) -> Tensor:
-        assert isinstance(self.learner, Mechanism)  # noqa: S101 # laws train themselves
-
-        return -_between(self.learner, self.ends, x, x, parents).log_mass()
 
 
 def _between(

@@ -20,7 +20,8 @@ from deepbc.data.variables import Family, interior
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import FitOutcome, Mechanism
 from deepbc.mechanisms.discrete import Discrete
-from deepbc.mechanisms.flow import Flow
+from deepbc.mechanisms.gaussian_process import GaussianProcess
+from deepbc.mechanisms.latent import TrainLatent
 from deepbc.mechanisms.linear import Linear
 from deepbc.mechanisms.regions import Interval, Region
 from deepbc.nn.mlp_jacobian import ALL, Moving
@@ -35,18 +36,18 @@ class Integer(Discrete):
     """Creates the law of whole numbers, the default mechanism of a column of integers.
 
     Args:
-        law: The continuous law whose values are rounded; a `Flow` by default.
+        law: The continuous law whose values are rounded; a `GaussianProcess` by default.
 
     Example:
-        >>> Integer(Flow(bins=16))
-        Integer(law=Flow(layers=('affine', 'spline'), bins=16, hidden=(32, 32), correction=None))
+        >>> Integer(GaussianProcess(points=32))
+        Integer(law=GaussianProcess(points=32))
     """
 
     domain = "integer"
 
     def __init__(self, law: Mechanism | None = None) -> None:
         super().__init__()
-        chosen = Flow() if law is None else law
+        chosen = GaussianProcess() if law is None else law
         if not isinstance(chosen, Mechanism) or chosen.given or chosen.discrete:
             raise SettingError(f"Integer law: expected a learned law of numbers such as Flow(), got {chosen!r}.")
         self.law = chosen
@@ -106,17 +107,21 @@ class Integer(Discrete):
         spread = rows.column + 2 * self.half_step * (uniform.to(rows.column) - 0.5)
         spread = spread.clamp(*interior(*variable.support, rows.column.dtype))
         outcome = self.law.fit(
-            Split(spread, rows.context, rows.kept, rows.held, self._loss_of),
-            lambda learner, stage: train(_Rounded(learner, self.half_step), stage),
+            Split(spread, rows.context, rows.kept, rows.held, self._loss_of, latent=True),
+            TrainLatent(train, self._loss_of),
         )
         with torch.no_grad():
-            if isinstance(self.law, Linear):
-                self._narrow(self.law, rows)
+            if not isinstance(self.law, Linear):
+                return outcome
+            self._narrow(self.law, rows)
             return FitOutcome(self.loss(rows.held_x, rows.held_parents), outcome.notes)
 
     def _loss_of(self, law: Learner, x: Tensor, parents: Tensor) -> Tensor:
-        """The loss of what values are rounded to: of a law that is compared with others, as of one that is trained."""
-        return _Rounded(law, self.half_step).loss(self.bound.child.harden(x), parents)
+        """The loss of a latent law on what values are rounded to."""
+        assert isinstance(law, Mechanism)  # noqa: S101 # laws train themselves
+        whole = self.bound.child.harden(x)
+
+        return -_between(law, self.half_step, whole, whole, parents).log_mass()
 
     def _narrow(self, law: Linear, rows: Split) -> None:
         """Takes the spread of a closed form, which holds that of rounding as well, to its most likely size."""
@@ -130,19 +135,6 @@ class Integer(Discrete):
                 losses.append(self.loss(x, parents).mean().item())
             low, high = (low, sizes[1]) if losses[0] < losses[1] else (sizes[0], high)
         law.factor.copy_((low + high) / 2 * factor)
-
-
-class _Rounded(Learner):
-    """A continuous law that learns from whole numbers, by the mass of their intervals."""
-
-    def __init__(self, learner: Learner, half: float) -> None:
-        super().__init__()
-        self.learner, self.half_step = learner, half
-
-    def loss(self, x: Tensor, parents: Tensor) -> Tensor:
-        assert isinstance(self.learner, Mechanism)  # noqa: S101 # laws train themselves
-
-        return -_between(self.learner, self.half_step, x, x, parents).log_mass()
 
 
 def _between(law: Mechanism, half: float, lower: Tensor, upper: Tensor, parents: Tensor) -> Interval:

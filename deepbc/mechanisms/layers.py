@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from deepbc.mechanisms.derivatives import value_and_gradients
 from deepbc.mechanisms.least_squares import least_squares
-from deepbc.nn.conditioner import Conditioner, Constant, Parameters
+from deepbc.nn.conditioner import Constant, Parameters
 from deepbc.nn.mlp_jacobian import Moving
 
 LARGEST_LOG_SCALE = 7.0
@@ -150,7 +150,6 @@ class Affine(Layer):
 
     def _derive(self, context: Tensor, moving: Moving) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Shift and logarithm of the scale of a lone component, `(rows, 1)`, and both by what moves of the context."""
-        assert isinstance(self.parameters_of, Conditioner)  # noqa: S101 # it is not constant
         outputs, slopes = self.parameters_of.derive(context, moving)
         added, widened = outputs[:, :1], outputs[:, 1:]
         spread, squashed = self.log_spread.exp(), torch.tanh(widened / LARGEST_LOG_SCALE)

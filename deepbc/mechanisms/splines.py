@@ -13,6 +13,7 @@ from torch import Tensor
 from zuko.transforms import MonotonicRQSTransform
 
 from deepbc.mechanisms.layers import Layer, WithJacobian
+from deepbc.mechanisms.rational_quadratic import Bins
 from deepbc.nn.conditioner import Constant, Parameters
 from deepbc.nn.mlp_jacobian import Moving
 
@@ -31,7 +32,7 @@ class Spline(Layer):
         self.parameters_of = parameters
         self.constant = isinstance(parameters, Constant)
         self.bins = (parameters.bias.shape[-1] + 1) // 3
-        self._made: tuple[object, _Transform, _Bins] | None = None
+        self._made: tuple[object, _Transform, Bins] | None = None
         self.normal = torch.linspace(-3.0, 3.0, self.bins + 1, dtype=torch.float64)[1:-1]
         self._place(self.normal.expand(len(parameters.bias), -1))
 
@@ -85,23 +86,23 @@ class Spline(Layer):
 
         return self._once(components)[0]
 
-    def _bins(self) -> "_Bins":
+    def _bins(self) -> Bins:
         """The bins of the spline of a lone component that is the same for all parents."""
         return self._once(slice(None))[1]
 
-    def _once(self, components: slice) -> "tuple[_Transform, _Bins]":
+    def _once(self, components: slice) -> "tuple[_Transform, Bins]":
         """Made once while the weights stay as they are: solvers ask for it again and again."""
         bias = self.parameters_of.bias
         if bias.requires_grad:
             # An optimiser may move them unseen.
             transform = self._make(bias[components])
-            return transform, _Bins(transform)
+            return transform, _bins_of(transform)
 
         whole = range(len(bias))
         key = (whole[components], bias.data_ptr(), bias._version, bias.dtype)
         if self._made is None or self._made[0] != key:
             transform = self._make(bias[components])
-            self._made = (key, transform, _Bins(transform))
+            self._made = (key, transform, _bins_of(transform))
 
         return self._made[1:]
 
@@ -141,83 +142,11 @@ class _Transform(MonotonicRQSTransform):  # type: ignore[misc] # zuko has no typ
         return self.horizontal, self.vertical, self.derivatives
 
 
-class _Bins:
-    r"""Creates the bins of a spline of one component, with what they share for all rows computed beforehand.
+def _bins_of(transform: _Transform) -> Bins:
+    """The bins of the spline of one component."""
+    knots_in, knots_out, slopes = (each[0] for each in transform._knots())
 
-    With :math:`z` the place in a bin of width :math:`w` and height :math:`h`, :math:`s = h / w`, slopes :math:`d_0` and
-    :math:`d_1` at its ends, :math:`c = d_0 + d_1 - 2 s` and :math:`q = s + c z (1 - z)`,
-
-    .. math:: y = y_0 + \frac{h}{q} \, z (d_0 + (s - d_0) z), \qquad
-              \frac{dy}{dx} = \frac{s^2}{q^2} \left( d_0 + z (2 (s - d_0) + c z) \right).
-
-    Args:
-        transform: The spline.
-    """
-
-    def __init__(self, transform: _Transform) -> None:
-        knots_in, knots_out, slopes = (each[0] for each in transform._knots())
-        self.knots_in, self.knots_out = knots_in.contiguous(), knots_out.contiguous()
-        # Outside the box the spline is the identity, to the last digit: a bin from 0 to 1 of slope 1 on either side.
-        one, none = torch.ones_like(slopes[:1]), torch.zeros_like(slopes[:1])
-        x0, y0 = (torch.cat([none, knots[:-1], none]) for knots in (knots_in, knots_out))
-        w, h = (torch.cat([one, knots.diff(), one]) for knots in (knots_in, knots_out))
-        d0, d1 = torch.cat([one, slopes[:-1], one]), torch.cat([one, slopes[1:], one])
-        s = h / w
-        self.table = (x0, w, y0, h, s, d0, s - d0, d0 + d1 - 2 * s)
-
-    def inward(self, x: Tensor) -> Tensor:
-        """Maps toward the noise."""
-        return torch.where(x.isinf(), x, self._inward(x.flatten())[0].view_as(x))
-
-    def outward(self, y: Tensor) -> Tensor:
-        """Maps toward the value."""
-        return torch.where(y.isinf(), y, self._outward(y.flatten())[0].view_as(y))
-
-    def inward_and_jacobian(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps toward the noise, with the slope."""
-        y, z, s, d0, more, c, q = self._inward(x.flatten())
-
-        return y.view_as(x), _steep(z, s, d0, more, c, q).view_as(x)
-
-    def outward_and_jacobian(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps toward the value, with the slope."""
-        x, z, s, d0, more, c = self._outward(y.flatten())
-
-        return x.view_as(y), _steep(z, s, d0, more, c, _divisor(z, s, c)).reciprocal().view_as(y)
-
-    def _inward(self, x: Tensor) -> tuple[Tensor, ...]:
-        x0, w, y0, h, s, d0, more, c = self._look_up(x, self.knots_in)
-        z = (x - x0) / w
-        q = _divisor(z, s, c)
-
-        return torch.addcmul(y0, h, z * torch.addcmul(d0, more, z) / q), z, s, d0, more, c, q
-
-    def _outward(self, y: Tensor) -> tuple[Tensor, ...]:
-        x0, w, y0, h, s, d0, more, c = self._look_up(y, self.knots_out)
-        up = y - y0
-        # The root of a quadratic equation, in the form that does not cancel.
-        b, rise = torch.addcmul(h * d0, up, c, value=-1), s * up
-        root = torch.addcmul(b.square(), torch.addcmul(h * more, up, c), rise, value=4).sqrt()
-        z = 2 * rise / (b + root)
-
-        return torch.addcmul(x0, w, z), z, s, d0, more, c
-
-    def _look_up(self, at: Tensor, knots: Tensor) -> tuple[Tensor, ...]:
-        bins = torch.bucketize(at.contiguous(), knots)
-
-        # Column by column, because then each of them lies together.
-        return tuple(column.index_select(0, bins) for column in self.table)
-
-
-def _divisor(z: Tensor, s: Tensor, c: Tensor) -> Tensor:
-    # Far outside the box the square would overflow.
-    inside = z.clamp(0, 1)
-
-    return torch.addcmul(s, c, inside - inside.square())
-
-
-def _steep(z: Tensor, s: Tensor, d0: Tensor, more: Tensor, c: Tensor, q: Tensor) -> Tensor:
-    return torch.addcmul(d0, z, torch.addcmul(2 * more, c, z)) * (s / q).square()
+    return Bins(knots_in, knots_out, slopes, identity=True)
 
 
 def _unclip(clipped: Tensor, limit: float) -> Tensor:

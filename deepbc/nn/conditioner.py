@@ -42,6 +42,18 @@ class Parameters(nn.Module, ABC):
             The parameters, with shape `(*batch, components, outputs)`, or without `batch` where they are constant.
         """
 
+    def derive(self, context: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor]:
+        """Computes the parameters of a lone component and their derivatives, without a graph of what led to them.
+
+        Args:
+            context: Parents, with shape `(rows, parents)`.
+            moving: Which of the parents are derived by.
+
+        Returns:
+            The parameters, with shape `(rows, outputs)`, and their derivatives, `(rows, outputs, moving)`.
+        """
+        raise TypeError("parameters that are constant have no derivatives")
+
 
 class Constant(Parameters):
     """Creates parameters that depend on nothing; zero at first.
@@ -105,15 +117,6 @@ class Conditioner(Parameters):
         return outputs.unsqueeze(-2) if alone else outputs
 
     def derive(self, context: Tensor, moving: Moving = ALL) -> tuple[Tensor, Tensor]:
-        """Computes the parameters of a lone component and their derivatives, without a graph of what led to them.
-
-        Args:
-            context: Parents, with shape `(rows, parents)`.
-            moving: Which of the parents are derived by.
-
-        Returns:
-            The parameters, with shape `(rows, outputs)`, and their derivatives, `(rows, outputs, moving)`.
-        """
         if not self.layers:
             return _each(context, self.linear, self.bias), self.linear[:, moving].mT.expand(len(context), -1, -1)
 

@@ -9,15 +9,16 @@ __all__ = ["Learner", "Split", "Train", "Trainer", "Training"]
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 
 from deepbc._validation import check_between, check_count
 from deepbc.errors import FitError
+from deepbc.numerics.quasi_newton import minimize
 from deepbc.numerics.seeding import generator
 from deepbc.training.adam import Adam
 from deepbc.training.checkpoint import Checkpoint
@@ -26,6 +27,8 @@ from deepbc.training.report import Curve
 
 LEAST_FALL = 1e-5
 SECONDS_BETWEEN_SAVES = 2.0
+# Rows, steps and the least rise of one where the mode of a posterior is sought.
+POSTERIOR_ROWS, POSTERIOR_STEPS, LEAST_RISE = 20_000, 60, 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Split:
         kept: Which rows to learn from.
         held: Which rows are held out.
         loss: What scores a law on values and parents; its own loss by default.
+        latent: Whether the values stand for what does not show, such as numbers before they were rounded.
     """
 
     column: Tensor
@@ -85,6 +89,7 @@ class Split:
     kept: Tensor
     held: Tensor
     loss: "Callable[[Learner, Tensor, Tensor], Tensor]" = field(default=lambda law, x, parents: law.loss(x, parents))
+    latent: bool = False
 
     @property
     def x(self) -> Tensor:
@@ -116,6 +121,8 @@ class Learner(nn.Module, ABC):
 
     # Rows per chunk of an evaluation.
     eval_chunk: ClassVar[int] = 65_536
+    # Whether its weights are standard normal a priori, so that few steps on all rows find the mode of their posterior.
+    posterior: bool = False
 
     def begin(self, stream: Generator) -> None:
         """Hook: takes the stream for the random numbers of the loss, before each pass over the rows."""
@@ -133,8 +140,17 @@ class Learner(nn.Module, ABC):
         """
 
 
-# Trains a learner in a stage of that name and returns its held-out losses, with shape `(rows,)`.
-Train = Callable[[Learner, str], Tensor]
+class Train(Protocol):
+    """Trains a learner."""
+
+    def __call__(self, learner: Learner, stage: str, *, everything: bool = False) -> Tensor:
+        """Trains a learner and returns its held-out losses, with shape `(rows,)`.
+
+        Args:
+            learner: The learner.
+            stage: The name of the stage.
+            everything: Whether to learn from all rows, those held out too; for a posterior alone.
+        """
 
 
 @dataclass(slots=True)
@@ -173,8 +189,12 @@ class Trainer:
     on_epoch: Callable[[str, int, float], None]
     curves: dict[str, Curve] = field(default_factory=dict)
 
-    def __call__(self, learner: Learner, stage: str) -> Tensor:
+    def __call__(self, learner: Learner, stage: str, *, everything: bool = False) -> Tensor:
         """Trains the learner to its least held-out loss and returns its held-out losses, with shape `(rows,)`."""
+        if learner.posterior:
+            rows = torch.cat([self.rows.kept, self.rows.held]) if everything else self.rows.kept
+            return self._maximize_posterior(learner, stage, rows)
+
         pull = self.training.pull / len(self.rows.kept)
         adam = Adam(learner, self.training.learning_rate, pull=pull, horizon=self.training.average)
         run, best_weights = self._resume(adam, stage)
@@ -199,6 +219,31 @@ class Trainer:
         self.curves[stage] = Curve(tuple(run.train), tuple(run.held_out), run.seconds)
 
         return self._held_out(learner, stage, self.rows.held)
+
+    def _maximize_posterior(self, learner: Learner, stage: str, rows: Tensor) -> Tensor:
+        """Finds the mode of the posterior of the weights by at most so many of the rows."""
+        start = time.monotonic()
+        some = rows[:POSTERIOR_ROWS]
+        x, parents = self.rows.of(some)
+        weights = [each for each in learner.parameters() if each.requires_grad]
+        share = len(rows) / len(some)
+
+        def negative(theta: Tensor) -> tuple[float, Tensor]:
+            _put(weights, theta)
+            with torch.enable_grad():
+                loss = share * learner.loss(x, parents).sum()
+                gradient = torch.autograd.grad(loss, weights)
+            total = loss.item() + 0.5 * theta.square().sum().item()
+            return total, _flat(gradient) + theta
+
+        found, loss = minimize(negative, _flat(weights), steps=POSTERIOR_STEPS, least_fall=LEAST_RISE)
+        _put(weights, found)
+        learner.requires_grad_(False)
+        held_out = self._held_out(learner, stage, self.rows.held)
+        mean = held_out.mean().item()
+        self.curves[stage] = Curve((loss / len(rows),), (mean,), time.monotonic() - start)
+
+        return held_out
 
     def _epoch(self, learner: Learner, adam: Adam, stage: str, epoch: int) -> float:
         """Passes once over the rows, in an order that the seed fixes, and returns the mean loss."""
@@ -278,6 +323,16 @@ class Trainer:
 
     def _key(self, stage: str) -> str:
         return f"{self.name}/{stage}"
+
+
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([each.detach().reshape(-1) for each in tensors])
+
+
+@torch.no_grad()
+def _put(weights: Sequence[Tensor], theta: Tensor) -> None:
+    for weight, part in zip(weights, theta.split([each.numel() for each in weights]), strict=True):
+        weight.copy_(part.view_as(weight))
 
 
 def _types(numbers: Mapping[str, object]) -> dict[str, type]:

@@ -40,6 +40,11 @@ MECHANISMS = {
     "flow with a constant scale": (bc.Flow(layers=["constant affine", "spline", "affine"]), {"shape": (2,)}),
     "flow of conditional splines": (bc.Flow(layers=["conditional spline"] * 2, hidden=[8]), {}),
     "linear flow": (bc.Flow(hidden=[]), {"shape": (2,), "parents": 1}),
+    "Gaussian process": (bc.GaussianProcess(), {}),
+    "Gaussian process of a root": (bc.GaussianProcess(), {"parents": 0}),
+    "Gaussian process of a vector": (bc.GaussianProcess(points=16), {"shape": (2,)}),
+    "Gaussian process of a root vector": (bc.GaussianProcess(points=16), {"shape": (2,), "parents": 0}),
+    "Gaussian process between bounds": (bc.GaussianProcess(), {"parents": 1, "bounds": (0.0, 1.0)}),
     "linear": (bc.Linear(), {}),
     "linear of a root": (bc.Linear(), {"parents": 0}),
     "linear of a vector": (bc.Linear(), {"shape": (3,)}),
@@ -57,6 +62,7 @@ MECHANISMS = {
     "category of a root": (bc.Categorical(hidden=[]), {"parents": 0}),
     "ordered category": (bc.Categorical(hidden=[8]), {"ordered": True}),
     "whole number": (bc.Integer(), {"bounds": (0, None)}),
+    "whole number by a Gaussian process": (bc.Integer(bc.GaussianProcess()), {"bounds": (0, None)}),
     "whole number, linear": (bc.Integer(bc.Linear()), {"parents": 1}),
     "censored number": (bc.Censored(), {}),
     "censored number, linear": (bc.Censored(bc.Linear()), {"parents": 1}),
@@ -71,6 +77,8 @@ NOISY = [
     if not name.startswith(("predictor", "image", "category", "ordered", "censored")) and "whole" not in name
 ]
 LEARNED = [name for name in NOISY if not name.startswith("equation")]
+# Those that are learned by gradients.
+WEIGHTED = [name for name in LEARNED if not name.startswith(("linear", "Gaussian")) or "flow" in name]
 NUMBERS = [name for name in NOISY if "shape" not in MECHANISMS[name][1]]
 
 
@@ -173,7 +181,7 @@ def test_predictions_never_leave_the_bounds(name):
     assert torch.isfinite(mechanism.abduct(x, parents)).all()
 
 
-@pytest.mark.parametrize("name", [name for name in LEARNED if not name.startswith("linear") or "flow" in name])
+@pytest.mark.parametrize("name", WEIGHTED)
 def test_gradients_reach_every_weight(name):
     mechanism = fitted(name)
     weights = dict(mechanism.named_parameters())

@@ -1,0 +1,213 @@
+r"""Densities of one number, estimated from rows, and the choice among them by cross-validation.
+
+Each has a monotone map to a standard normal variable, :math:`u = \Phi^{-1}(F(z))`. Beside the normal itself there are
+the sinh-arcsinh distribution, whose tails and skewness are free,
+
+.. math:: u = \sinh(\delta \operatorname{arsinh}(t) - \epsilon), \qquad t = (z - \xi) / \eta,
+
+and mixtures of normals, found by expectation maximisation with a weak prior that keeps variances away from zero.
+
+References:
+    Sinh-arcsinh Distributions (Jones and Pewsey, 2009).
+    Maximum Likelihood from Incomplete Data via the EM Algorithm (Dempster, Laird and Rubin, 1977).
+"""
+
+__all__ = ["Density", "Mixture", "Normal", "SinhArcsinh", "choose_density", "estimate"]
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deepbc.numerics.quasi_newton import differentiated, minimize
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
+
+FOLDS = 5
+# Numbers of components of mixtures, each with the rows that it takes at least.
+MIXTURES = ((2, 50), (4, 200), (8, 1000), (16, 10_000))
+# Rows that a choice, and an estimate, look at; steps of expectation maximisation in either.
+ROWS_TO_CHOOSE, ROWS_TO_ESTIMATE, EM_STEPS = 5000, 50_000, (60, 200)
+# The prior of a mixture: rows of each component with this variance, in variances of the whole, and of its weight.
+PRIOR_ROWS, PRIOR_VARIANCE, LEAST_SD = 2.0, 0.05, 0.02
+# The widths of the priors of skewness and of the logarithm of the weight of tails.
+SKEWNESS, TAIL = 0.5, 0.5
+# One replaces a simpler one if it gains so many nats in all. A standard error would say little: what heavier tails gain
+# is that of a few rows.
+LEAST_TOTAL_GAIN = 3.0
+# Quantiles are sought in so many standard deviations, and halved so often.
+FARTHEST, HALVINGS = 60.0, 60
+
+
+class Density(ABC):
+    """A density of one number."""
+
+    @abstractmethod
+    def log_prob(self, z: Tensor) -> Tensor:
+        """The logarithm of the density."""
+
+    @abstractmethod
+    def noise(self, z: Tensor) -> Tensor:
+        """The standard normal variable of the same quantile."""
+
+    @abstractmethod
+    def quantile(self, u: Tensor) -> Tensor:
+        """The number of the same quantile as a standard normal variable."""
+
+    def slope(self, z: Tensor) -> Tensor:
+        """The derivative of the noise by the number."""
+        return (self.log_prob(z) + 0.5 * self.noise(z).square() + LOG_SQRT_2PI).exp()
+
+
+@dataclass(frozen=True, slots=True)
+class Normal(Density):
+    """A normal density, with its mean and standard deviation."""
+
+    mean: float
+    sd: float
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return -0.5 * self.noise(z).square() - LOG_SQRT_2PI - math.log(self.sd)
+
+    def noise(self, z: Tensor) -> Tensor:
+        return (z - self.mean) / self.sd
+
+    def quantile(self, u: Tensor) -> Tensor:
+        return self.mean + self.sd * u
+
+
+@dataclass(frozen=True, slots=True)
+class SinhArcsinh(Density):
+    r"""The sinh-arcsinh density with :math:`\xi, \log \eta, \epsilon` and :math:`\log \delta`, numbers without axes."""
+
+    location: Tensor
+    log_scale: Tensor
+    skewness: Tensor
+    log_tail: Tensor
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        t, inner = self._inner(z)
+        slope = self.log_tail - self.log_scale + inner.cosh().log() - 0.5 * torch.log1p(t.square())
+
+        return -0.5 * inner.sinh().square() - LOG_SQRT_2PI + slope
+
+    def noise(self, z: Tensor) -> Tensor:
+        return self._inner(z)[1].sinh()
+
+    def quantile(self, u: Tensor) -> Tensor:
+        return self.location + self.log_scale.exp() * ((u.asinh() + self.skewness) / self.log_tail.exp()).sinh()
+
+    def _inner(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        t = (z - self.location) * (-self.log_scale).exp()
+
+        return t, self.log_tail.exp() * t.asinh() - self.skewness
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture(Density):
+    """A mixture of normals: logarithms of weights, means and standard deviations, each with shape `(components,)`."""
+
+    log_weights: Tensor
+    means: Tensor
+    sds: Tensor
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return self.joint(z).logsumexp(-1)
+
+    def joint(self, z: Tensor) -> Tensor:
+        """The logarithm of the density of each component, with its weight, `(*batch, components)`."""
+        away = (z.unsqueeze(-1) - self.means) / self.sds
+
+        return self.log_weights - self.sds.log() - LOG_SQRT_2PI - 0.5 * away.square()
+
+    def noise(self, z: Tensor) -> Tensor:
+        away = (z.unsqueeze(-1) - self.means) / self.sds
+        weights = self.log_weights.exp()
+        # In either tail the smaller probability, which has all its digits.
+        below, above = ((torch.special.ndtr(each) * weights).sum(-1) for each in (away, -away))
+        noise: Tensor = torch.where(below < above, torch.special.ndtri(below), -torch.special.ndtri(above))
+
+        return noise
+
+    def quantile(self, u: Tensor) -> Tensor:
+        low = (self.means - FARTHEST * self.sds).min().expand_as(u)
+        high = (self.means + FARTHEST * self.sds).max().expand_as(u)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = self.noise(middle) < u
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+
+        return (low + high) / 2
+
+
+def choose_density(z: Tensor) -> tuple[str, Density]:
+    """Chooses the family with the highest cross-validated likelihood, a simpler one if that is nearly as high.
+
+    Args:
+        z: The numbers, with shape `(rows,)`.
+
+    Returns:
+        The name of the family, and its estimate from all rows.
+    """
+    some = z[:ROWS_TO_CHOOSE]
+    names = ["normal", "sinh-arcsinh", *(f"mixture of {count}" for count, rows in MIXTURES if len(some) >= rows)]
+    if len(z) > len(some):
+        names += [f"mixture of {count}" for count, rows in MIXTURES if len(some) < rows <= len(z)]
+    fold = torch.arange(len(some), device=z.device) % FOLDS
+    chosen, best = "", torch.empty(0)
+    for name in names:
+        scores = torch.empty_like(some)
+        for k in range(FOLDS):
+            scores[fold == k] = estimate(name, some[fold != k], EM_STEPS[0]).log_prob(some[fold == k])
+        if not chosen or (scores - best).sum() > LEAST_TOTAL_GAIN:
+            chosen, best = name, scores
+
+    return chosen, estimate(chosen, z)
+
+
+def estimate(name: str, z: Tensor, steps: int = EM_STEPS[1]) -> Density:
+    """Estimates the density of a family from numbers with shape `(rows,)`."""
+    z = z[:ROWS_TO_ESTIMATE]
+    mean, sd = z.mean().item(), z.std(correction=0).item()
+    if name == "normal":
+        return Normal(mean, sd)
+    if name == "sinh-arcsinh":
+        return _sinh_arcsinh(z, mean, sd)
+
+    return _mixture(z, int(name.rsplit(" ", 1)[1]), steps)
+
+
+def _sinh_arcsinh(z: Tensor, mean: float, sd: float) -> Density:
+    """The most likely one, with weak priors of its skewness and tails."""
+
+    def negative(theta: Tensor) -> Tensor:
+        penalty = 0.5 * ((theta[2] / SKEWNESS).square() + (theta[3] / TAIL).square())
+        total: Tensor = penalty - SinhArcsinh(*theta.unbind()).log_prob(z).sum()
+        return total
+
+    start = z.new_tensor([mean, math.log(sd), 0.0, 0.0])
+    theta, _ = minimize(differentiated(negative), start, longest=1.0)
+
+    return SinhArcsinh(*theta.unbind())
+
+
+def _mixture(z: Tensor, components: int, steps: int) -> Density:
+    """The most likely one, with weak priors of weights and variances."""
+    middle, sd, rows = z.mean(), z.std(correction=0), len(z)
+    scaled = (z - middle) / sd
+    places = ((torch.arange(components, dtype=z.dtype, device=z.device) + 0.5) / components * (rows - 1)).round().long()
+    means = scaled.sort().values[places]
+    mixture = Mixture(
+        means.new_full((components,), -math.log(components)), means, means.new_full((components,), 1.3 / components)
+    )
+    for _ in range(steps):
+        share = mixture.joint(scaled).softmax(-1)
+        counts = share.sum(0)
+        means = (share * scaled.unsqueeze(-1)).sum(0) / counts.clamp_min(1e-9)
+        squares = (share * (scaled.unsqueeze(-1) - means).square()).sum(0)
+        variances = (squares + PRIOR_ROWS * PRIOR_VARIANCE) / (counts + PRIOR_ROWS)
+        weights = (counts + 1.0) / (rows + components)
+        mixture = Mixture(weights.log(), means, variances.sqrt().clamp_min(LEAST_SD))
+
+    return Mixture(mixture.log_weights, middle + sd * mixture.means, sd * mixture.sds)
