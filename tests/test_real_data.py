@@ -125,7 +125,7 @@ def score_of_the_proteins(tables: Path, seed: int) -> float:
     parts = np.split(order, [int(0.7 * len(logs)), int(0.85 * len(logs))])
     train, valid, test = (logs.iloc[part] for part in parts)
     mean, sd = train.mean(), train.std(ddof=0)
-    scm = bc.SCM(graph)
+    scm = bc.SCM(graph, {name: bc.Flow() for name in graph})
     # The fit splits off the rows on which it stops, so it gets both parts.
     scm.fit((pd.concat([train, valid]) - mean) / sd, seed=seed)
 

@@ -217,9 +217,12 @@ def test_unfitted_model_cannot_be_saved(tmp_path):
             lambda f: rewrite(f, lambda c: c["mechanisms"]["score"]["settings"].update(function={"law": "os:system"})),
             "does not define",
         ),
-        (lambda f: rewrite(f, lambda c: c["mechanisms"]["thickness"]["settings"].update(bins=-3)), "Flow bins"),
         (
-            lambda f: rewrite(f, lambda c: c["mechanisms"]["thickness"]["settings"].update(bins=9)),
+            lambda f: rewrite(f, lambda c: c["mechanisms"]["thickness"]["settings"].update(points=-3)),
+            "GaussianProcess points",
+        ),
+        (
+            lambda f: rewrite(f, lambda c: c["mechanisms"]["p44/42.x"]["settings"].update(bins=9)),
             "the weights are not those",
         ),
         (lambda f: rewrite(f, lambda c: c["mechanisms"]["thickness"]["settings"].update(evil=1)), "evil"),

@@ -43,7 +43,7 @@ from deepbc.scm.model import SCM
 from deepbc.training.trainer import Training
 
 # Laws that are functions of the user's cannot be written down.
-WRITABLE = ("Additive", "Categorical", "Censored", "Flow", "Integer", "Linear")
+WRITABLE = ("Additive", "Categorical", "Censored", "Flow", "GaussianProcess", "Integer", "Linear")
 
 
 class _File(BaseModel):

@@ -16,7 +16,8 @@ from deepbc._validation import check_possible, check_rows, check_type, naming_ro
 from deepbc.data.columns import index_of, left_out, select_columns
 from deepbc.data.variables import Family, Kind, Variable
 from deepbc.data.wording import percent, write_exact
-from deepbc.mechanisms import Mechanism
+from deepbc.mechanisms import FitOutcome, Mechanism
+from deepbc.mechanisms.base import held_out_gain
 from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
 from deepbc.progress import Progress, progress
@@ -24,16 +25,19 @@ from deepbc.scm.column_warnings import Data, law_warnings
 from deepbc.scm.columns import summarize_columns
 from deepbc.scm.fit_data import DataReader
 from deepbc.scm.schema import Schema
-from deepbc.scm.type_inference import Declaration
+from deepbc.scm.type_inference import Declaration, rival_mechanism
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import Share, shared
-from deepbc.training.report import ColumnSummary, FitReport, VariableFit
+from deepbc.training.report import ColumnSummary, Curve, FitReport, VariableFit
 from deepbc.training.trainer import Split, Trainer, Training
 
 # Told of each variable what its column is taken for.
 OnColumns = Callable[[Mapping[str, ColumnSummary]], None]
 
 LARGEST_TIE = 0.02
+# From so many rows to learn from on, a law of numbers has a rival. It wins if it gains so many nats a row and, by the
+# one-standard-error rule (Breiman et al., 1984), more than its error.
+RACE_ROWS, LEAST_GAIN = 3000, 0.01
 # Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
 # (Kolmogorov's law), or where the logarithm of its standard deviation is.
 LARGEST_GAP, RARE_GAP, LARGEST_LOG_SPREAD = 0.05, 1.95, 0.3
@@ -109,7 +113,9 @@ def fit_model(
     if plan.on_columns:
         plan.on_columns(summaries)
 
-    mechanisms, report = fit_mechanisms(chosen, families, rows, empty, plan)
+    open_names = [name for name in names if name not in declaration.chosen]
+    rivals = {name: rival for name in open_names if (rival := rival_mechanism(kinds.get(name, Kind())))}
+    mechanisms, report = fit_mechanisms(chosen, families, rows, empty, plan, rivals)
     entries = [replace(each, column=_judged(each, data, summaries[each.name])) for each in report]
 
     return variables, mechanisms, FitReport(tuple(entries))
@@ -128,6 +134,7 @@ def fit_mechanisms(
     rows: Mapping[str, Tensor],
     empty: Tensor,
     plan: FitPlan,
+    rivals: Mapping[str, Mechanism],
 ) -> tuple[dict[str, Mechanism], FitReport]:
     """Fits a fresh copy of each mechanism.
 
@@ -137,6 +144,7 @@ def fit_mechanisms(
         rows: The data of every variable, with shape `(rows, dim)`.
         empty: The parents of a variable that has none, in the precision of the model, with shape `(rows, 0)`.
         plan: How to go about it.
+        rivals: Mechanisms that take the place of these where rows are many and held-out likelihood clearly pays.
 
     Returns:
         The fitted copies and the report.
@@ -157,7 +165,9 @@ def fit_mechanisms(
     checkpoint = Checkpoint(plan.checkpoint, key, writes=share.first)
     with progress("fit", len(mechanisms), plan.progress if share.first else False, lines=True) as shown:
         work = _Work(plan, rows, empty, share, checkpoint, shown)
-        results = {name: work.fit(mechanism, families[name]) for name, mechanism in mechanisms.items()}
+        results = {
+            name: work.fit(mechanism, families[name], rivals.get(name)) for name, mechanism in mechanisms.items()
+        }
 
     fitted = {name: mechanism for name, (mechanism, _) in results.items()}
 
@@ -175,12 +185,41 @@ class _Work:
     checkpoint: Checkpoint
     shown: Progress
 
-    def fit(self, mechanism: Mechanism, family: Family) -> tuple[Mechanism, VariableFit]:
+    def fit(self, mechanism: Mechanism, family: Family, rival: Mechanism | None) -> tuple[Mechanism, VariableFit]:
         start = time.monotonic()
-        name = family.child.name
-        training = self.plan.training.get(name, mechanism.default_training)
+        training = self.plan.training.get(family.child.name, mechanism.default_training)
         split = self._split(family, training.validation)
+        fresh, outcome, curves = self._learn(mechanism, family, split, training)
+        if rival is not None and family.parents and len(split.kept) >= RACE_ROWS:
+            other = self._learn(rival, family, split, training)
+            gain, error = held_out_gain(outcome.held_out, other[1].held_out)
+            wins = gain > max(LEAST_GAIN, error)
+            note = f"{rival!r} {'kept' if wins else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
+            fresh, outcome, curves = other if wins else (fresh, outcome, {**other[2], **curves})
+            outcome = replace(outcome, notes=(*outcome.notes, note))
 
+        self.shown.advance()
+        misfits = self._misfits(fresh, split)
+        entry = VariableFit(
+            name=family.child.name,
+            type=family.child.kind,
+            mechanism=type(fresh).__name__,
+            nll=outcome.held_out.mean().item(),
+            rows=len(split.held),
+            curves=curves,
+            seconds=sum(curve.seconds for curve in curves.values()) or time.monotonic() - start,
+            notes=(*outcome.notes, *(each.remark for each in misfits)),
+            learned=len(split.kept),
+            misfits=tuple(each.clause for each in misfits),
+        )
+
+        return fresh, entry
+
+    def _learn(
+        self, mechanism: Mechanism, family: Family, split: Split, training: Training
+    ) -> tuple[Mechanism, FitOutcome, Mapping[str, Curve]]:
+        """Fits a fresh copy of a mechanism."""
+        name = family.child.name
         # The precision is that of the model, whatever the values and the parents have: images may be bytes.
         fresh = mechanism.bind(family, generator(self.plan.seed, name, "weights"))
         fresh = fresh.to(device=split.context.device, dtype=fresh.precision or self.empty.dtype)
@@ -195,22 +234,7 @@ class _Work:
         if fresh.has_density:
             check_possible(outcome.held_out[:, None], "held-out value", "density", f"Variable {name!r}")
 
-        self.shown.advance()
-        misfits = self._misfits(fresh, split)
-        entry = VariableFit(
-            name=name,
-            type=family.child.kind,
-            mechanism=type(fresh).__name__,
-            nll=outcome.held_out.mean().item(),
-            rows=len(split.held),
-            curves=loop.curves,
-            seconds=sum(curve.seconds for curve in loop.curves.values()) or time.monotonic() - start,
-            notes=(*outcome.notes, *(each.remark for each in misfits)),
-            learned=len(split.kept),
-            misfits=tuple(each.clause for each in misfits),
-        )
-
-        return fresh, entry
+        return fresh, outcome, loop.curves
 
     def _misfits(self, mechanism: Mechanism, split: Split) -> "tuple[_Misfit, ...]":
         """What a law cannot fit in the data of its variable, and how its held-out noise is odd."""

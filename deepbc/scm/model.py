@@ -22,7 +22,7 @@ from deepbc.data.variables import OPEN, Family, Variable, read_bounds
 from deepbc.data.world import World
 from deepbc.errors import SettingError
 from deepbc.graph import CausalGraph
-from deepbc.mechanisms import Flow, Mechanism
+from deepbc.mechanisms import GaussianProcess, Mechanism
 from deepbc.numerics.seeding import generator
 from deepbc.scm.completion import (
     check_laws,
@@ -48,7 +48,7 @@ class SCM:
     Args:
         graph: The causal graph.
         mechanisms: Mechanisms by variable, of which the settings are taken; a variable that is not named gets one by
-            its type: a `Flow`, `Integer`, `Censored` or `Categorical`.
+            its type: a `GaussianProcess`, `Integer`, `Censored` or `Categorical`.
         bounds: Bounds by variable, `(lower, upper)`, None for an open side. No learned law ever leaves them; a given
             law that does is an error.
         types: Types by variable: `"real"`, `"integer"`, `"grid"`, `"category"`, `"censored"`, or the ordered levels of
@@ -62,9 +62,9 @@ class SCM:
 
     Example:
         >>> graph = CausalGraph.parse("cause -> effect")
-        >>> scm = SCM(graph, {"effect": Flow(hidden=[])}, bounds={"effect": (0, None)})
+        >>> scm = SCM(graph, {"effect": GaussianProcess(points=64)}, bounds={"effect": (0, None)})
         >>> scm
-        SCM(cause: Flow, effect: Flow; not fitted)
+        SCM(cause: GaussianProcess, effect: GaussianProcess; not fitted)
     """
 
     graph: CausalGraph
@@ -97,7 +97,9 @@ class SCM:
         self.bounds = {name: read_bounds(pair, f"bounds of {name!r}") for name, pair in bounds.items()}
         self.types = read_types(types or {}, tuple(graph))
         self.constraints = read_constraints(constraints or {}, tuple(graph))
-        self.mechanisms = {name: _settings_of(mechanisms[name]) if name in mechanisms else Flow() for name in graph}
+        self.mechanisms = {
+            name: _settings_of(mechanisms[name]) if name in mechanisms else GaussianProcess() for name in graph
+        }
         # The others get the default mechanism of their type at each fit.
         self._chosen = frozenset(mechanisms)
         self.variables = {}

@@ -5,7 +5,7 @@ all make a category; numbers whose least or largest value many rows share are ce
 whole holds whole numbers, and one of numbers a coarse step apart those of a grid; and all else is real.
 """
 
-__all__ = ["Declaration", "default_mechanism", "infer_kind", "read_types"]
+__all__ = ["Declaration", "default_mechanism", "infer_kind", "read_types", "rival_mechanism"]
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ from deepbc.data.variables import Kind, Variable
 from deepbc.data.wording import join_words
 from deepbc.errors import DataError, SettingError
 from deepbc.graph import CausalGraph
-from deepbc.mechanisms import Categorical, Censored, Flow, Integer, Mechanism
+from deepbc.mechanisms import Categorical, Censored, Flow, GaussianProcess, Integer, Mechanism
 from deepbc.scm.lumps import find_lumps
 from deepbc.scm.steps import find_grid
 
@@ -152,7 +152,15 @@ def default_mechanism(kind: Kind) -> Mechanism:
     if kind.levels:
         return Categorical()
 
-    return Integer() if kind.whole else Censored() if kind.censored else Flow()
+    return Integer() if kind.whole else Censored() if kind.censored else GaussianProcess()
+
+
+def rival_mechanism(kind: Kind) -> Mechanism | None:
+    """What may be better than the default from many rows, if anything: a network says what smooth functions cannot."""
+    if kind.levels or kind.censored:
+        return None
+
+    return Integer(Flow()) if kind.whole else Flow()
 
 
 def _on_grid(column: Any, where: str) -> Kind:

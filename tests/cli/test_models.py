@@ -59,7 +59,7 @@ def test_fit_takes_a_file_that_describes_the_model(folder, tmp_path, command):
 
 def test_show_tells_graph_laws_and_report(folder, command):
     said = command("show", folder / "model").stdout
-    for part in ("age, income -> amount", "(no cause) -> age", "Flow", "0 to", "held-out nll"):
+    for part in ("age, income -> amount", "(no cause) -> age", "GaussianProcess", "0 to", "held-out nll"):
         assert part in said
     told = json.loads(command("show", folder / "model", "--json").stdout)
     assert told["graph"] == {"age": [], "income": ["age"], "amount": ["age", "income"]}

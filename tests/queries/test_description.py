@@ -353,7 +353,7 @@ def test_laws_that_misfit_are_named_where_they_take_part(tmp_path):
         bc.backtrack(scm, row, {"z": 2.0}),
         bc.intervene(scm, row, {"x": 2.0}),
         bc.intervene(scm, rows, {"y": 2.0}),
-        bc.backtrack(scm.replace("x", bc.Equation(lambda u, p: u, lambda x, p: x)), row, {"x": 1.0}),
+        bc.backtrack(scm.replace("x", bc.Equation(predict=lambda u, p: u, abduct=lambda x, p: x)), row, {"x": 1.0}),
     ):
         assert "misfits" not in cf.describe()
     scm.save(tmp_path / "model")

@@ -286,7 +286,7 @@ def test_warnings_stand_in_the_report_and_are_saved(tmp_path):
     report = scm.fit(data, training=QUICK)
     assert len(report.warnings) == 1
     assert report.warnings == report["y"].warnings
-    assert "share the value 5.5" in report["y"].notes[0]
+    assert "share the value 5.5" in " ".join(report["y"].notes)
     frame = report.to_frame()
     assert list(frame["origin"]) == ["inferred", "inferred"]
     assert list(frame["warnings"]) == ["", report.warnings[0]]

@@ -21,6 +21,11 @@ GRAPH = bc.CausalGraph.parse("thickness -> intensity")
 QUICK = bc.Training(epochs=4)
 
 
+def flows(graph=GRAPH, laws=None, **settings):
+    """A model whose laws are trained, epoch by epoch."""
+    return bc.SCM(graph, {name: bc.Flow() for name in graph} | (laws or {}), **settings)
+
+
 def table(rows=300, seed=0) -> pd.DataFrame:
     return morphomnist.truth().sample(rows, seed=seed).to_frame()
 
@@ -65,7 +70,7 @@ def test_linear_fit_of_a_vector_is_gaussian():
 def test_same_seed_gives_the_same_weights_and_another_does_not():
     models = []
     for seed in (0, 0, 1):
-        scm = bc.SCM(GRAPH)
+        scm = flows()
         scm.fit(table(), seed=seed, training=QUICK)
         models.append(scm)
     assert same(models[0], models[1])
@@ -73,7 +78,7 @@ def test_same_seed_gives_the_same_weights_and_another_does_not():
 
 
 def test_refitting_one_variable_leaves_the_others():
-    scm = bc.SCM(GRAPH)
+    scm = flows()
     scm.fit(table(), training=QUICK)
     before = weights(scm)
     other = scm.replace("intensity", bc.Linear())
@@ -81,14 +86,14 @@ def test_refitting_one_variable_leaves_the_others():
     assert [each.name for each in report] == ["intensity"]
     assert other.mechanisms["thickness"] is scm.mechanisms["thickness"]
     assert all(torch.equal(before[key], tensor) for key, tensor in weights(scm).items())
-    again = bc.SCM(GRAPH)
+    again = flows()
     again.fit(table(), training=QUICK)
     again.fit(table(), only=["intensity"], training=QUICK)
     assert same(scm, again)
 
 
 def test_best_weights_are_kept_not_the_last():
-    scm = bc.SCM(bc.CausalGraph({"thickness": []}))
+    scm = flows(bc.CausalGraph({"thickness": []}))
     # A learning rate this high ends far from where it was best.
     report = scm.fit(table()[["thickness"]], training=bc.Training(epochs=30, patience=30, learning_rate=0.3, average=1))
     curve = report["thickness"].curves["flow"]
@@ -99,7 +104,7 @@ def test_best_weights_are_kept_not_the_last():
 
 
 def test_training_stops_when_patience_ends():
-    scm = bc.SCM(bc.CausalGraph({"thickness": []}))
+    scm = flows(bc.CausalGraph({"thickness": []}))
     report = scm.fit(table()[["thickness"]], training=bc.Training(patience=3, learning_rate=0.3, average=1))
     held_out = report["thickness"].curves["flow"].held_out
     assert len(held_out) < 500
@@ -109,7 +114,7 @@ def test_training_stops_when_patience_ends():
 
 def test_report_tells_what_the_fit_decided():
     data = table(800)
-    scm = bc.SCM(GRAPH, bounds={"intensity": (64, 255)})
+    scm = flows(bounds={"intensity": (64, 255)})
     report = scm.fit(data, training=QUICK)
     frame = report.to_frame()
     assert list(frame["variable"]) == ["thickness", "intensity"]
@@ -127,7 +132,7 @@ def test_correction_is_kept_where_it_pays_and_left_out_where_not():
     a = stream.normal(size=2000)
     # Given a, y is skewed one way or the other: no backbone can say that.
     y = np.sign(a) * stream.exponential(size=2000)
-    scm = bc.SCM(bc.CausalGraph.parse("a -> y; a -> z"), {"a": bc.Linear()})
+    scm = flows(bc.CausalGraph.parse("a -> y; a -> z"), {"a": bc.Linear()})
     report = scm.fit({"a": a, "y": y, "z": a + stream.normal(size=2000)})
     assert report["y"].notes[0].startswith("correction kept")
     assert report["z"].notes[0].startswith("correction left out")
@@ -140,7 +145,7 @@ def test_correction_is_kept_where_it_pays_and_left_out_where_not():
 def test_values_that_many_rows_share_are_remarked():
     data = table()
     data.loc[:30, "thickness"] = 2.0
-    report = bc.SCM(GRAPH).fit(data, training=QUICK)
+    report = flows().fit(data, training=QUICK)
     assert "10% of the rows share the value 2" in report["thickness"].notes[-1]
 
 
@@ -214,7 +219,7 @@ def test_exact_function_of_the_parents_leaves_no_noise():
 
 
 def test_loss_that_turns_nan_stops_with_a_remedy(monkeypatch):
-    scm = bc.SCM(GRAPH)
+    scm = flows()
     monkeypatch.setattr(bc.Flow, "loss", lambda self, x, parents: -self.log_prob(x, parents) * math.nan)
     with pytest.raises(bc.FitError, match=r"'thickness': the loss of epoch 1 turned nan. Lower the learning rate"):
         scm.fit(table())
@@ -239,9 +244,9 @@ def test_bad_training_is_refused(settings, part):
 
 def test_unknown_names_in_the_call_are_refused():
     with pytest.raises(bc.UnknownNameError, match="only"):
-        bc.SCM(GRAPH).fit(table(), only=["thick"])
+        flows().fit(table(), only=["thick"])
     with pytest.raises(bc.UnknownNameError, match="training"):
-        bc.SCM(GRAPH).fit(table(), training={"thick": QUICK})
+        flows().fit(table(), training={"thick": QUICK})
 
 
 def test_progress_is_for_terminals(capfd):
@@ -252,7 +257,7 @@ def test_progress_is_for_terminals(capfd):
 
 
 def test_finished_checkpoint_gives_the_same_model_at_once(tmp_path):
-    plain, kept, again = bc.SCM(GRAPH), bc.SCM(GRAPH), bc.SCM(GRAPH)
+    plain, kept, again = flows(), flows(), flows()
     plain.fit(table(), training=QUICK)
     report = kept.fit(table(), training=QUICK, checkpoint=tmp_path / "c")
     repeated = again.fit(table(), training=QUICK, checkpoint=tmp_path / "c")
@@ -263,19 +268,19 @@ def test_finished_checkpoint_gives_the_same_model_at_once(tmp_path):
 
 
 def test_checkpoint_of_another_fit_is_refused(tmp_path):
-    bc.SCM(GRAPH).fit(table(), training=QUICK, checkpoint=tmp_path / "c")
+    flows().fit(table(), training=QUICK, checkpoint=tmp_path / "c")
     for call in (
-        lambda: bc.SCM(GRAPH).fit(table(seed=1), training=QUICK, checkpoint=tmp_path / "c"),
-        lambda: bc.SCM(GRAPH).fit(table(), seed=1, training=QUICK, checkpoint=tmp_path / "c"),
-        lambda: bc.SCM(GRAPH, {"intensity": bc.Flow(bins=4)}).fit(table(), training=QUICK, checkpoint=tmp_path / "c"),
-        lambda: bc.SCM(GRAPH).fit(table(), training=bc.Training(epochs=5), checkpoint=tmp_path / "c"),
+        lambda: flows().fit(table(seed=1), training=QUICK, checkpoint=tmp_path / "c"),
+        lambda: flows().fit(table(), seed=1, training=QUICK, checkpoint=tmp_path / "c"),
+        lambda: flows(laws={"intensity": bc.Flow(bins=4)}).fit(table(), training=QUICK, checkpoint=tmp_path / "c"),
+        lambda: flows().fit(table(), training=bc.Training(epochs=5), checkpoint=tmp_path / "c"),
     ):
         with pytest.raises(bc.FitError, match="belongs to another fit"):
             call()
 
 
 def test_checkpoint_fills_an_empty_folder(tmp_path):
-    bc.SCM(GRAPH).fit(table(), training=QUICK, checkpoint=tmp_path)
+    flows().fit(table(), training=QUICK, checkpoint=tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["manifest.json", "weights.safetensors"]
 
 
@@ -303,7 +308,7 @@ def reshaped(content, tensors):
     ],
 )
 def test_malformed_checkpoint_is_refused(tmp_path, change, error, part):
-    scm = bc.SCM(bc.CausalGraph({"thickness": []}))
+    scm = flows(bc.CausalGraph({"thickness": []}))
     scm.fit(table()[["thickness"]], training=QUICK, checkpoint=tmp_path / "c")
     content, tensors = read_folder(tmp_path / "c", "checkpoint")
     change(content, tensors)
@@ -316,9 +321,9 @@ def test_malformed_checkpoint_is_refused(tmp_path, change, error, part):
 def test_checkpoint_that_is_no_folder_of_ours_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(bc.StorageError, match=r"is a file, not a folder. Give the folder of a checkpoint"):
-        bc.SCM(GRAPH).fit(table(), checkpoint=tmp_path / "file")
+        flows().fit(table(), checkpoint=tmp_path / "file")
     with pytest.raises(bc.StorageError, match=r"holds no manifest.json, so it is no checkpoint of ours"):
-        bc.SCM(GRAPH).fit(table(), checkpoint=tmp_path)
+        flows().fit(table(), checkpoint=tmp_path)
 
 
 KILLED = """
@@ -327,7 +332,7 @@ from deepbc.recipes import morphomnist
 torch.set_num_threads(1)
 deepbc.training.trainer.SECONDS_BETWEEN_SAVES = 0.0
 data = morphomnist.truth().sample(2000, seed=0).values
-scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"))
+scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), {"thickness": bc.Flow(), "intensity": bc.Flow()})
 scm.fit(data, training=bc.Training(epochs=40, patience=40), checkpoint=sys.argv[1] if len(sys.argv) > 2 else None)
 scm.save(sys.argv[-1])
 """
@@ -375,7 +380,7 @@ import sys, torch, deepbc as bc
 from deepbc.recipes import morphomnist
 torch.set_num_threads(1)
 data = morphomnist.truth().sample(1001, seed=0).values
-scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"))
+scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), {"thickness": bc.Flow(), "intensity": bc.Flow()})
 scm.fit(data, training=bc.Training(epochs=1, batch=100))
 report = scm.fit(data, training=bc.Training(epochs=5, batch=100), checkpoint=sys.argv[2])
 import os
@@ -416,7 +421,7 @@ def save_and_die(self, *given):
 
 Checkpoint.save = save_and_die
 data = morphomnist.truth().sample(1001, seed=0).values
-scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"))
+scm = bc.SCM(bc.CausalGraph.parse("thickness -> intensity"), {"thickness": bc.Flow(), "intensity": bc.Flow()})
 scm.fit(data, training=bc.Training(epochs=5, batch=100), checkpoint=checkpoint)
 scm.save(model + rank)
 """
@@ -536,7 +541,7 @@ def test_flow_is_no_worse_than_the_linear_law_and_says_what_it_cannot_fit(effect
 
 def test_flow_that_a_linear_law_beats_gives_way_to_it():
     # Steps far too long to end near the start.
-    report = bc.SCM(bc.CausalGraph.parse("a -> b")).fit(
+    report = flows(bc.CausalGraph.parse("a -> b")).fit(
         rows_of_two(lambda a, e: a + 1e-3 * e), training=bc.Training(epochs=1, learning_rate=0.1, pull=0)
     )
     assert "a linear law with Gaussian noise is kept" in "; ".join(report["b"].notes)

@@ -18,7 +18,7 @@ def infer(column, declared=None, mechanism=None, *, bounded=False):
 @pytest.mark.parametrize(
     ("column", "kind", "law"),
     [
-        (NUMBERS, "number", bc.Flow),
+        (NUMBERS, "number", bc.GaussianProcess),
         (np.arange(5), "integer", bc.Integer),
         (np.array([0, 1, 1, 0]), "category", bc.Categorical),
         (np.array([1.5, 2.5, 1.5]), "category", bc.Categorical),
