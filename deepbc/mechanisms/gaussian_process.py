@@ -138,9 +138,9 @@ class GaussianProcess(Layered):
 
     @property
     def affine(self) -> bool:
-        family = self.bound
-        bent = any(each.used for k in range(self.value_dim) for each in self._functions(k))
-        bounded = any(each.bounded and not each.discrete for each in (family.child, *family.parents))
+        family, functions = self.bound, [self._functions(k) for k in range(self.value_dim)]
+        bent = any(mean.used or scale.bent for mean, scale in filter(None, functions))
+        bounded = any(each.latent.bounded and not each.discrete for each in (family.child, *family.parents))
 
         return self.noise_map.identity and self.warp.identity and not bent and not bounded
 

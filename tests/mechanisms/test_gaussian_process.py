@@ -106,6 +106,23 @@ def test_linear_rows_give_an_affine_law():
     assert (by_noise - 1).abs().max() < 0.1
 
 
+def test_a_law_is_called_affine_where_it_is_alone():
+    """Both affine laws and others are drawn; a spread that grows with its cause is no affine law."""
+    seen = set()
+    for seed in range(12):
+        stream = np.random.default_rng(seed)
+        a = stream.normal(size=400)
+        scale = np.exp(0.3 * a) if seed % 2 else 1.0
+        data = pd.DataFrame({"a": a, "b": a + scale * stream.normal(size=400)})
+        law = fitted(data, {"a": [], "b": ["a"]}).mechanisms["b"]
+        u, parents = torch.randn(20, 1, dtype=torch.float64), torch.randn(20, 1, dtype=torch.float64)
+        _, by_noise, by_parents = law.predict_and_jacobian(u, parents)
+        constant = (by_noise.std() + by_parents.std()).item() < 1e-9
+        assert constant or not law.affine
+        seen.add((law.affine, bool(seed % 2)))
+    assert (True, True) not in seen
+
+
 def test_far_from_the_data_a_law_is_linear():
     law = fitted(draw("waves", 300, 0)).mechanisms["b"]
     far = torch.tensor([[40.0], [50.0], [60.0]], dtype=torch.float64)
