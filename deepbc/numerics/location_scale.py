@@ -93,13 +93,13 @@ def fit_location_scale(
     known = like.mean.basis.hyper if like and like.mean else None
     hyper = known or find_hyperparameters(inputs, trend, outputs, groups)
     work = _Work(inputs, trend, outputs, groups, most, span(inputs, hyper, most))
-    plain = work.plain(like.family if like and not like.log_variance else None)
-    if like is not None and like.log_variance is None:
-        return plain
-    learned = work.learned(plain, like)
+    if like is not None:
+        return work.plain(like.family) if like.log_variance is None else work.learned(like)
+
+    plain, learned = work.plain(None), work.learned(None)
     gain = learned.scores - plain.scores
     total, error = gain.sum().item(), gain.std().item() * math.sqrt(len(gain))
-    keeps = like is not None or total > max(LEAST_TOTAL_GAIN, error)
+    keeps = total > max(LEAST_TOTAL_GAIN, error)
     chosen = learned if keeps else plain
     note = f"scale {'learned' if keeps else 'constant'}: gain {total / len(gain):.4f} ± {error / len(gain):.4f} nats"
 
@@ -132,7 +132,7 @@ class _Work:
 
         return self._finish(mean, None, residuals, torch.zeros_like(residuals), family)
 
-    def learned(self, plain: LocationScale, like: LocationScale | None) -> LocationScale:
+    def learned(self, like: LocationScale | None) -> LocationScale:
         """The regression with a learned scale."""
         variances = torch.full_like(self.outputs, self.basis.hyper.noise**2)
         known = like.log_variance.basis.hyper if like and like.log_variance else None
