@@ -39,14 +39,13 @@ from deepbc.mechanisms.links import Inputs, Outer
 from deepbc.nn.conditioner import Constant, Parameters
 from deepbc.nn.kernel import Kernel, KernelFunction
 from deepbc.numerics.gp_regression import CONSTANT
-from deepbc.numerics.location_scale import LocationScale, Smooth, fit_location_scale
+from deepbc.numerics.location_scale import Design, LocationScale, Smooth, weigh, without_inputs
+from deepbc.numerics.radial_kernels import KERNELS
 from deepbc.numerics.univariate_density import Density, choose_density, estimate
 from deepbc.training.trainer import Split, Train
 
 # A parent whose scaled values have a larger kurtosis than this is seen through `asinh`; a normal variable has 3.
 LARGEST_KURTOSIS = 6.0
-# The transform of the variable is kept if it gains so many nats in all, and more than their standard error.
-LEAST_TOTAL_GAIN = 3.0
 # No more rows than this are learned from.
 MOST_ROWS = 50_000
 
@@ -77,44 +76,51 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of a component: what smooth parts and trends see, its values, groups of inputs, and the most points."""
+    """The rows of a component: its inputs, its values, and which inputs are squashed."""
 
-    seen: Tensor
-    trend: Tensor
+    design: Design | None
     y: Tensor
-    groups: list[int]
-    points: int
+    squashed: Tensor
 
-    def regress(self, outputs: Tensor, like: LocationScale | None = None) -> LocationScale:
-        return fit_location_scale(self.seen, self.trend, outputs, self.groups, self.points, like)
+    def choose(self) -> _Choice:
+        """Fits the component as it is and, if that may pay, made normal first; and chooses."""
+        if self.design is None:
+            found = without_inputs(self.y, None)
+            return self._choice(None, found, ())
 
-    def choose(self, squashed: Tensor) -> _Choice:
-        """Fits a component as it is, and made normal first, and chooses."""
-        plain = self.regress(self.y)
-        family, density = choose_density(self.y) if self.groups else ("normal", None)
-        if density is None or family == "normal":
-            return _Choice(None, plain, squashed, (*plain.notes, f"noise {plain.family}"))
-        warped = self.regress(density.noise(self.y))
-        gain = warped.scores + density.slope(self.y).log() - plain.scores
-        total, error = gain.sum().item(), gain.std().item() * math.sqrt(len(gain))
-        pays = total > max(LEAST_TOTAL_GAIN, error)
-        found = warped if pays else plain
-        note = (
-            f"transform {'kept' if pays else 'left out'}: gain {total / len(gain):.4f} ± {error / len(gain):.4f} nats"
-        )
+        mean = self.design.mean(self.y)
+        plain = mean.complete()
+        family, density = choose_density(self.y)
+        if family == "normal":
+            return self._choice(None, plain, plain.notes)
+        normal, slope = density.noise(self.y), density.slope(self.y).log()
+        # Most often it is clear from the mean alone that it does not pay.
+        warped_mean = self.design.search(normal, KERNELS[0])
+        scores, beside = warped_mean.scores + slope, mean.scores
+        if scores.sum() > beside.sum():
+            warped = self.design.mean(normal).complete()
+            scores, beside = warped.scores + slope, plain.scores
+        keeps, note = weigh("transform", scores, beside)
+        if keeps:
+            return self._choice((family, density), warped, (*warped.notes, note))
 
-        return _Choice(
-            (family, density) if pays else None, found, squashed, (*found.notes, note, f"noise {found.family}")
-        )
+        return self._choice(None, plain, (*plain.notes, note))
 
-    def learn(self, like: _Choice) -> _Choice:
-        """Fits a component with choices that were made before."""
-        if like.warp is None:
-            return _Choice(None, self.regress(self.y, like.regression), like.squashed)
-        family, _ = like.warp
-        density = estimate(family, self.y)
+    def repeat(self, like: _Choice) -> _Choice:
+        """Fits the component with choices that were made before."""
+        if self.design is None or like.regression.mean is None:
+            return self._choice(None, without_inputs(self.y, like.regression), ())
 
-        return _Choice((family, density), self.regress(density.noise(self.y), like.regression), like.squashed)
+        warp, values = None, self.y
+        if like.warp is not None:
+            warp = like.warp[0], estimate(like.warp[0], self.y)
+            values = warp[1].noise(self.y)
+        mean = self.design.fit(values, like.regression.mean.basis.hyper)
+
+        return self._choice(warp, mean.repeat(like.regression), ())
+
+    def _choice(self, warp: tuple[str, Density] | None, found: LocationScale, notes: tuple[str, ...]) -> _Choice:
+        return _Choice(warp, found, self.squashed, (*notes, f"noise {found.family}"))
 
 
 class GaussianProcess(Layered):
@@ -194,9 +200,10 @@ class GaussianProcess(Layered):
                 squashed = away.pow(4).mean(0) > LARGEST_KURTOSIS * away.square().mean(0).square()
             else:
                 squashed = like[k].squashed
-            seen = torch.where(squashed, trend.asinh(), trend)
-            rows = _Rows(seen, trend, y[:, k], [*self.inputs.dims, *([1] * k)], self.points_allowed)
-            choices.append(rows.choose(squashed) if like is None else rows.learn(like[k]))
+            seen, groups = torch.where(squashed, trend.asinh(), trend), [*self.inputs.dims, *([1] * k)]
+            design = Design.of(seen, trend, groups, self.points_allowed) if groups else None
+            rows = _Rows(design, y[:, k], squashed)
+            choices.append(rows.choose() if like is None else rows.repeat(like[k]))
             self._take(k, choices[k])
 
         return choices
@@ -237,7 +244,7 @@ class GaussianProcess(Layered):
 def _learn_smooth(function: KernelFunction, found: Smooth, squashed: Tensor, factor: float) -> None:
     """Starts a function at one that was found, times a factor."""
     basis, hyper = found.basis, found.basis.hyper
-    function.place(basis.points, hyper.lengths, squashed)
+    function.place(basis.points, hyper.lengths, squashed, hyper.kernel)
     inputs = function.inputs
     transform = torch.block_diag(
         torch.full((1, 1), CONSTANT, dtype=found.weights.dtype),

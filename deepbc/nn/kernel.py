@@ -1,8 +1,8 @@
-r"""Functions that are linear plus a sum of Gaussian bumps, as the mean of a Gaussian process is.
+r"""Functions that are linear plus a sum of bumps, as the mean of a Gaussian process is.
 
-.. math:: h(c) = a + \beta^\top c + \sum_k \alpha_k \exp\Bigl(-\tfrac12 \lVert (\tau(c) - z_k) / \ell \rVert^2\Bigr),
+.. math:: h(c) = a + \beta^\top c + \sum_k \alpha_k \kappa\Bigl(-\tfrac12 \lVert (\tau(c) - z_k) / \ell \rVert^2\Bigr),
 
-where :math:`\tau` is :math:`\operatorname{arsinh}` for components with heavy tails, and the identity for others. Far
+where :math:`\kappa` is a radial kernel, and :math:`\tau` is :math:`\operatorname{arsinh}` for components with heavy tails, and the identity for others. Far
 from all points :math:`z_k` it is linear. While it learns, :math:`(a, \beta, \alpha) = T v` with :math:`v` standard
 normal a priori.
 """
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from deepbc.nn.conditioner import Parameters
 from deepbc.nn.mlp_jacobian import ALL, Moving
+from deepbc.numerics.radial_kernels import KERNELS, RadialKernel
 
 # Rows per block of a computation without a graph, whose bumps then stay in the cache.
 BLOCK = 1024
@@ -36,6 +37,7 @@ class KernelFunction(nn.Module):
     lengths: Tensor
     squashed: Tensor
     used: Tensor
+    kernel: Tensor
 
     def __init__(self, inputs: int, points: int) -> None:
         super().__init__()
@@ -47,6 +49,8 @@ class KernelFunction(nn.Module):
         self.register_buffer("lengths", torch.ones(inputs, dtype=torch.float64))
         self.register_buffer("squashed", torch.zeros(inputs, dtype=torch.bool))
         self.register_buffer("used", torch.zeros((), dtype=torch.int64))
+        # The number of the radial kernel.
+        self.register_buffer("kernel", torch.zeros((), dtype=torch.int64))
         self.whitened: nn.Parameter | None = None
         self.transform: Tensor | None = None
 
@@ -55,14 +59,16 @@ class KernelFunction(nn.Module):
         """Whether it is anything but a constant."""
         return bool(self.used) or bool((self.slope != 0).any())
 
-    def place(self, points: Tensor, lengths: Tensor, squashed: Tensor) -> None:
+    def place(self, points: Tensor, lengths: Tensor, squashed: Tensor, kernel: RadialKernel = KERNELS[0]) -> None:
         r"""Sets where the bumps are, and what they see.
 
         Args:
             points: The points :math:`z_k`, with shape `(points, inputs)`.
             lengths: The length scales :math:`\ell`, with shape `(inputs,)`.
             squashed: Which components they see through `asinh`, with shape `(inputs,)`.
+            kernel: The radial kernel :math:`\kappa`.
         """
+        self.kernel.fill_(KERNELS.index(kernel))
         self.lengths.copy_(lengths)
         self.squashed.copy_(squashed)
         self.used.fill_(len(points))
@@ -105,16 +111,17 @@ class KernelFunction(nn.Module):
         """Computes the function `(rows,)`, and its gradient `(rows, moving)`, of numbers `(rows, inputs)`."""
         constant, slope, weight = self._coefficients()
         points, lengths = self.points[: len(weight), moving], self.lengths[moving]
+        kernel = self._radial()
 
         def run(block: Tensor) -> tuple[Tensor, ...]:
             value = block @ slope + constant
             if not len(weight):
                 return value, slope[moving].expand(len(block), -1)
-            bumps = self._bumps(block, len(weight)).mul_(weight)
-            smooth = bumps.sum(-1)
-            inner = (bumps @ points).sub_(self._seen(block)[:, moving].mul(smooth.unsqueeze(-1))).div_(lengths)
+            bumps, steepness = kernel.with_slope(self._exponent(block, len(weight)))
+            pulls = steepness * weight
+            inner = pulls @ points - self._seen(block)[:, moving] * pulls.sum(-1, keepdim=True)
             steep = torch.where(self.squashed[moving], torch.rsqrt(1 + block[:, moving].square()), 1.0)
-            return value + smooth, torch.addcmul(slope[moving], inner, steep)
+            return value + bumps @ weight, torch.addcmul(slope[moving], inner.div_(lengths), steep)
 
         value, gradient = _in_blocks(run, context)
 
@@ -132,15 +139,21 @@ class KernelFunction(nn.Module):
     def _count(self) -> int:
         return int(self.used)
 
+    def _radial(self) -> RadialKernel:
+        return KERNELS[int(self.kernel)]
+
     def _seen(self, context: Tensor) -> Tensor:
         """What the bumps see, in length scales."""
         return torch.where(self.squashed, context.asinh(), context) / self.lengths
 
     def _bumps(self, context: Tensor, count: int) -> Tensor:
+        return self._radial().value(self._exponent(context, count))
+
+    def _exponent(self, context: Tensor, count: int) -> Tensor:
         seen, points = self._seen(context), self.points[:count]
         offset = seen.square().sum(-1, keepdim=True).mul_(0.5)
 
-        return (seen @ points.T).sub_(points.square().sum(-1).mul_(0.5)).sub_(offset).exp_()
+        return (seen @ points.T).sub_(points.square().sum(-1).mul_(0.5)).sub_(offset)
 
 
 class Kernel(Parameters):

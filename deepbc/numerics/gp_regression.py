@@ -2,11 +2,11 @@ r"""Regression by a Gaussian process: a linear trend and smooth deviations from 
 
 The covariance of the function at two points :math:`c, c'` is
 
-.. math:: k(c, c') = b^2 + \sigma_l^2 \, c^\top c' + \sigma_f^2 \exp\Bigl(-\tfrac12 \sum_g \lVert c_g - c'_g \rVert^2 /
+.. math:: k(c, c') = b^2 + \sigma_l^2 \, c^\top c' + \sigma_f^2 \, \kappa\Bigl(-\tfrac12 \sum_g \lVert c_g - c'_g \rVert^2 /
           \ell_g^2\Bigr),
 
-one length scale :math:`\ell_g` for each group of components (automatic relevance determination), and rows have noise of
-variance :math:`\sigma^2`. The hyperparameters maximise the evidence of at most a few hundred rows, with the prior of
+with :math:`\kappa` a radial kernel, one length scale :math:`\ell_g` for each group of components (automatic relevance
+determination), and rows have noise of variance :math:`\sigma^2`. The hyperparameters maximise the evidence of at most a few hundred rows, with the prior of
 length scales that grow as the root of the number of groups. Points that pivoted Cholesky picks span the smooth part as
 well as all rows do; in the coordinates :math:`w` that it makes, :math:`f(c) = \psi(c)^\top w` has the prior
 :math:`w \sim N(0, I)`, so that the posterior is ridge regression. With its leverages :math:`h`, the residual that a row
@@ -18,7 +18,7 @@ References:
     Vanilla Bayesian Optimization Performs Great in High Dimensions (Hvarfner, Hellsten and Nardi, 2024): the prior.
 """
 
-__all__ = ["CONSTANT", "Basis", "Hyperparameters", "Ridge", "find_hyperparameters", "solve_ridge", "span"]
+__all__ = ["CONSTANT", "Basis", "Hyperparameters", "Pairs", "Ridge", "find_hyperparameters", "solve_ridge", "span"]
 
 import math
 from collections.abc import Sequence
@@ -27,13 +27,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deepbc.numerics.quasi_newton import minimize
+from deepbc.numerics.quasi_newton import Differentiated, minimize
+from deepbc.numerics.radial_kernels import RadialKernel
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 
 # The prior standard deviation of the constant, in standard deviations of the outputs.
 CONSTANT = 10.0
-# Rows for the evidence; steps of its maximisation, the least rise of one, and the longest step of a logarithm.
-EVIDENCE_ROWS, STEPS, LEAST_RISE, LONGEST = 400, 30, 1e-3, 2.0
+# Rows for the evidence, and to find where to start; steps of its maximisation, the least rise of one, and the longest
+# step of a logarithm.
+EVIDENCE_ROWS, ROWS_TO_START, STEPS, LEAST_RISE, LONGEST = 400, 150, 30, 1e-2, 2.0
 # Where it starts: logarithms of the length scales and of the standard deviation of the noise, all pairs of which are
 # tried, and of the other two amplitudes.
 STARTS, AMPLITUDES = ((0.0, 1.0, 2.5), (-1.5, -0.4)), (-0.3, -0.7)
@@ -54,6 +56,7 @@ class Hyperparameters:
         slope: That of the slopes of the linear trend.
         noise: That of the noise.
         log_evidence: The logarithm of the evidence of the rows looked at, with that of the prior.
+        kernel: The radial kernel of the smooth part.
     """
 
     lengths: Tensor
@@ -61,6 +64,7 @@ class Hyperparameters:
     slope: float
     noise: float
     log_evidence: float
+    kernel: RadialKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,8 @@ class Ridge:
     """A posterior.
 
     Args:
-        weights: Its mean, with shape `(coordinates,)`.
-        fitted: The function at the rows, with shape `(rows,)`.
+        weights: Its mean, with shape `(coordinates, *outputs)`.
+        fitted: The functions at the rows, with shape `(rows, *outputs)`.
         leverage: The leverages, with shape `(rows,)`.
     """
 
@@ -105,47 +109,78 @@ class Ridge:
     leverage: Tensor
 
 
-def find_hyperparameters(inputs: Tensor, trend: Tensor, outputs: Tensor, groups: Sequence[int]) -> Hyperparameters:
-    """Maximises the evidence of the first few hundred rows.
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """What the evidence needs to know of the first few hundred rows, whatever their outputs are.
 
     Args:
-        inputs: What the smooth part sees, with shape `(rows, inputs)`.
-        trend: What the linear trend sees, with shape `(rows, trend)`.
-        outputs: The outputs, of mean 0 and standard deviation 1 or so, with shape `(rows,)`.
+        squares: The squared distances of all pairs in each group of components, with shape `(groups, rows, rows)`.
+        products: The inner products of what the linear trend sees, with shape `(rows, rows)`.
         groups: The number of components of each group.
     """
-    inputs, trend, outputs = inputs[:EVIDENCE_ROWS], trend[:EVIDENCE_ROWS], outputs[:EVIDENCE_ROWS]
-    parts = inputs.split(list(groups), dim=-1)
-    squares = torch.stack([torch.cdist(part, part).square() for part in parts])
-    products = trend @ trend.T
-    location = LENGTH_PRIOR[0] + 0.5 * math.log(len(groups))
 
-    def negative(theta: Tensor) -> tuple[float, Tensor]:
-        return _negative_evidence(theta, squares, products, outputs, location)
+    squares: Tensor
+    products: Tensor
+    groups: tuple[int, ...]
 
+    @classmethod
+    def of(cls, inputs: Tensor, trend: Tensor, groups: Sequence[int]) -> "Pairs":
+        """Looks at rows.
+
+        Args:
+            inputs: What the smooth part sees, with shape `(rows, inputs)`.
+            trend: What the linear trend sees, with shape `(rows, trend)`.
+            groups: The number of components of each group.
+        """
+        parts, trend = inputs[:EVIDENCE_ROWS].split(list(groups), dim=-1), trend[:EVIDENCE_ROWS]
+        squares = torch.stack([torch.cdist(part, part).square() for part in parts])
+
+        return cls(squares, trend @ trend.T, tuple(groups))
+
+    def first(self, rows: int) -> "Pairs":
+        """Looks at fewer rows."""
+        return Pairs(self.squares[:, :rows, :rows], self.products[:rows, :rows], self.groups)
+
+
+def find_hyperparameters(pairs: Pairs, outputs: Tensor, kernel: RadialKernel) -> Hyperparameters:
+    """Maximises the evidence.
+
+    Args:
+        pairs: The rows to look at.
+        outputs: The outputs of all rows, of mean 0 and standard deviation 1 or so, with shape `(rows,)`.
+        kernel: The radial kernel of the smooth part.
+    """
+    groups = len(pairs.groups)
+    location = LENGTH_PRIOR[0] + 0.5 * math.log(groups)
+
+    def negative_of(rows: Pairs) -> Differentiated:
+        return lambda theta: _negative_evidence(theta, rows, outputs[: len(rows.products)], location, kernel)
+
+    # Few rows tell where to start.
+    negative = negative_of(pairs.first(ROWS_TO_START))
     starts = []
     for length in STARTS[0]:
         for noise in STARTS[1]:
-            at = [length + 0.5 * math.log(len(groups))] * len(groups)
-            starts.append(outputs.new_tensor([*at, *AMPLITUDES, noise]))
+            starts.append(outputs.new_tensor([length + 0.5 * math.log(groups)] * groups + [*AMPLITUDES, noise]))
     start = min(starts, key=lambda theta: negative(theta)[0])
-    theta, value = minimize(negative, start, steps=STEPS, least_fall=LEAST_RISE, longest=LONGEST)
-    smooth, slope, noise = theta[len(groups) :].exp().tolist()
-    repeats = torch.tensor(list(groups), device=theta.device)
+    theta, value = minimize(negative_of(pairs), start, steps=STEPS, least_fall=LEAST_RISE, longest=LONGEST)
+    smooth, slope, noise = theta[groups:].exp().tolist()
+    repeats = torch.tensor(pairs.groups, device=theta.device)
 
-    return Hyperparameters(theta[: len(groups)].exp().repeat_interleave(repeats), smooth, slope, noise, -value)
+    return Hyperparameters(theta[:groups].exp().repeat_interleave(repeats), smooth, slope, noise, -value, kernel)
 
 
 def _negative_evidence(
-    theta: Tensor, squares: Tensor, products: Tensor, outputs: Tensor, location: float
+    theta: Tensor, pairs: Pairs, outputs: Tensor, location: float, kernel: RadialKernel
 ) -> tuple[float, Tensor]:
     """The negative logarithm of evidence and prior at logarithms of the hyperparameters, and its gradient."""
-    groups = len(squares)
+    squares, groups = pairs.squares, len(pairs.groups)
     scales = theta.exp()
     lengths, (smooth, slope, noise) = scales[:groups], scales[groups:]
-    kernel = smooth.square() * (-0.5 * (squares / lengths.square()[:, None, None]).sum(0)).exp()
-    linear = slope.square() * products
-    covariance = kernel + linear + CONSTANT**2
+    weights = -0.5 / lengths.square()
+    similar, steep = kernel.with_slope(torch.einsum("g,gij->ij", weights, squares))
+    linear = slope.square() * pairs.products
+    covariance = (smooth.square() * similar).add_(linear).add_(CONSTANT**2)
     covariance.diagonal().add_(noise.square() + JITTER)
     factor, failed = torch.linalg.cholesky_ex(covariance)
     if failed:
@@ -156,10 +191,9 @@ def _negative_evidence(
     value = 0.5 * outputs @ solved + factor.diagonal().log().sum() + LOG_SQRT_2PI * len(outputs)
     # Half of the derivative by the covariance.
     half = 0.5 * (inverse - torch.outer(solved, solved))
-    by_kernel = half * kernel
-    by_lengths = (by_kernel * squares).sum((-2, -1)) / lengths.square()
-    by_amplitudes = torch.stack(
-        [2 * by_kernel.sum(), 2 * (half * linear).sum(), 2 * half.diagonal().sum() * noise.square()]
+    by_lengths = -2 * weights * smooth.square() * torch.einsum("ij,gij->g", half * steep, squares)
+    by_amplitudes = 2 * torch.stack(
+        [smooth.square() * (half * similar).sum(), (half * linear).sum(), half.diagonal().sum() * noise.square()]
     )
 
     middles = theta.new_tensor([location] * groups + [each for each, _ in AMPLITUDE_PRIOR])
@@ -202,14 +236,15 @@ def solve_ridge(coordinates: Tensor, outputs: Tensor, variances: Tensor) -> Ridg
 
     Args:
         coordinates: The coordinates of the rows, with shape `(rows, coordinates)`.
-        outputs: The outputs, with shape `(rows,)`.
+        outputs: The outputs, with shape `(rows, *outputs)`.
         variances: The variances of their noise, with shape `(rows,)`.
     """
     weighted = coordinates.T / variances
     precision = weighted @ coordinates
     precision.diagonal().add_(1.0)
     factor = torch.linalg.cholesky(precision)
-    weights = torch.cholesky_solve((weighted @ outputs).unsqueeze(-1), factor).squeeze(-1)
+    weights = torch.cholesky_solve((weighted @ outputs).reshape(len(precision), -1), factor)
+    weights = weights.reshape(-1, *outputs.shape[1:])
     halves = torch.linalg.solve_triangular(factor, coordinates.T, upper=False)
     leverage = (halves.square().sum(0) / variances).clamp(max=LARGEST_LEVERAGE)
 
@@ -218,6 +253,6 @@ def solve_ridge(coordinates: Tensor, outputs: Tensor, variances: Tensor) -> Ridg
 
 def _smooth(inputs: Tensor, points: Tensor, hyper: Hyperparameters) -> Tensor:
     """The covariance of the smooth part between rows and points, with shape `(rows, points)`."""
-    square = torch.cdist(inputs / hyper.lengths, points / hyper.lengths).square()
+    exponent = -0.5 * torch.cdist(inputs / hyper.lengths, points / hyper.lengths).square()
 
-    return hyper.smooth**2 * (-0.5 * square).exp()
+    return hyper.smooth**2 * hyper.kernel.value(exponent)

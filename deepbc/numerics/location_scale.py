@@ -1,28 +1,26 @@
 r"""Regression with a smooth mean, a smooth scale and noise of any shape: :math:`y = m(c) + s(c) \, z`.
 
-The mean is that of a Gaussian process. The logarithm of the squared residual that a row has under the fit to the
-others is :math:`2 \log s(c)` plus noise, so that a second process finds the scale, by which the first weighs its rows.
-A constant scale, and a normal :math:`z`, are kept unless leave-one-out likelihood pays for more.
+The mean is that of a Gaussian process, of a smooth kernel unless leave-one-out likelihood pays for a rougher one. The
+logarithm of the squared residual that a row has under the fit to the others is :math:`2 \log s(c)` plus noise, so that
+a second process finds the scale, by which the first weighs its rows. A constant scale, and a normal :math:`z`, are kept
+unless that likelihood pays for more.
 
 References:
     Most Likely Heteroscedastic Gaussian Process Regression (Kersting, Plagemann, Pfaff and Burgard, 2007).
 """
 
-__all__ = ["LocationScale", "Smooth", "fit_location_scale"]
+__all__ = ["Design", "LocationScale", "Mean", "Smooth", "weigh", "without_inputs"]
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from deepbc.numerics.gp_regression import (
-    Basis,
-    find_hyperparameters,
-    solve_ridge,
-    span,
-)
+from deepbc.numerics.gp_regression import Basis, Hyperparameters, Pairs, find_hyperparameters, solve_ridge, span
+from deepbc.numerics.radial_kernels import KERNELS, RadialKernel
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 from deepbc.numerics.univariate_density import Density, choose_density, estimate
 
 # Rounds of weighing rows by the scale; the mean of the logarithm of a squared standard normal variable, negated.
@@ -69,106 +67,179 @@ class LocationScale:
     notes: tuple[str, ...] = ()
 
 
-def fit_location_scale(
-    inputs: Tensor,
-    trend: Tensor,
-    outputs: Tensor,
-    groups: Sequence[int],
-    most: int,
-    like: LocationScale | None = None,
-) -> LocationScale:
-    """Fits the regression.
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What regressions on the same inputs share.
 
     Args:
         inputs: What the smooth parts see, with shape `(rows, inputs)`.
         trend: What the linear trends see, with shape `(rows, trend)`.
-        outputs: The outputs, of mean 0 and standard deviation 1 or so, with shape `(rows,)`.
-        groups: The number of components of each group of inputs.
+        pairs: What the evidence needs to know of some rows.
         most: The most points that span a smooth part.
-        like: A fit to other rows whose choices, hyperparameters included, are to be kept.
     """
-    if not groups:
-        return _without_inputs(outputs, like)
 
-    known = like.mean.basis.hyper if like and like.mean else None
-    hyper = known or find_hyperparameters(inputs, trend, outputs, groups)
-    work = _Work(inputs, trend, outputs, groups, most, span(inputs, hyper, most))
-    if like is not None:
-        return work.plain(like.family) if like.log_variance is None else work.learned(like)
+    inputs: Tensor
+    trend: Tensor
+    pairs: Pairs
+    most: int
 
-    plain, learned = work.plain(None), work.learned(None)
-    gain = learned.scores - plain.scores
-    total, error = gain.sum().item(), gain.std().item() * math.sqrt(len(gain))
-    keeps = total > max(LEAST_TOTAL_GAIN, error)
-    chosen = learned if keeps else plain
-    note = f"scale {'learned' if keeps else 'constant'}: gain {total / len(gain):.4f} ± {error / len(gain):.4f} nats"
+    @classmethod
+    def of(cls, inputs: Tensor, trend: Tensor, groups: Sequence[int], most: int) -> "Design":
+        """Looks at inputs of groups of so many components."""
+        return cls(inputs, trend, Pairs.of(inputs, trend, groups), most)
 
-    return LocationScale(
-        chosen.mean, chosen.log_variance, chosen.log_scale, chosen.family, chosen.density, chosen.scores, (note,)
-    )
+    def mean(self, outputs: Tensor) -> "Mean":
+        """Finds the mean of outputs of mean 0 and standard deviation 1 or so, with shape `(rows,)`."""
+        smooth, rough = (self.search(outputs, kernel) for kernel in KERNELS)
+        # Neither is simpler.
+        keeps, note = weigh("rougher mean", rough.scores, smooth.scores, least=0.0)
+
+        return replace(rough if keeps else smooth, note=note)
+
+    def search(self, outputs: Tensor, kernel: RadialKernel) -> "Mean":
+        """Finds the mean by the evidence of a kernel."""
+        return self.fit(outputs, find_hyperparameters(self.pairs, outputs, kernel))
+
+    def fit(self, outputs: Tensor, hyper: Hyperparameters) -> "Mean":
+        """Finds the mean with hyperparameters that are known."""
+        basis = span(self.inputs, hyper, self.most)
+        coordinates = basis(self.inputs, self.trend)
+        ridge = solve_ridge(coordinates, outputs, torch.full_like(outputs, hyper.noise**2))
+        residuals = (outputs - ridge.fitted) / (1 - ridge.leverage).sqrt()
+
+        return Mean(self, outputs, basis, coordinates, _normal_scores(residuals))
 
 
-def _without_inputs(outputs: Tensor, like: LocationScale | None) -> LocationScale:
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of a regression, from which the rest of it is found.
+
+    Args:
+        design: The inputs.
+        outputs: The outputs, with shape `(rows,)`.
+        basis: The coordinates of the mean.
+        coordinates: Those of the rows, with shape `(rows, coordinates)`.
+        scores: The logarithm of each row's density under the fit to the others with constant scale and normal noise.
+        note: What was tried and what it gained.
+    """
+
+    design: Design
+    outputs: Tensor
+    basis: Basis
+    coordinates: Tensor
+    scores: Tensor
+    note: str = ""
+
+    def complete(self) -> LocationScale:
+        """Finds scale and shape of the noise, as far as leave-one-out likelihood pays for them."""
+        plain, learned = self._plain(), self._learned(None)
+        normal = [each.shaped("normal") for each in (plain, learned)]
+        # Most often it is clear with normal noise that a scale does not pay.
+        if normal[1].scores.sum() > normal[0].scores.sum():
+            found, other = learned.shaped(None), plain.shaped(None)
+            keeps, note = weigh("learned scale", found.scores, other.scores)
+            return replace(found if keeps else other, notes=(self.note, note))
+
+        _, note = weigh("learned scale", normal[1].scores, normal[0].scores)
+
+        return replace(plain.shaped(None), notes=(self.note, note))
+
+    def repeat(self, like: LocationScale) -> LocationScale:
+        """Finds scale and shape as a fit to other rows chose them."""
+        found = self._plain() if like.log_variance is None else self._learned(like)
+
+        return found.shaped(like.family)
+
+    def _plain(self) -> "_Residuals":
+        """The regression with a constant scale."""
+        variances = torch.full_like(self.outputs, self.basis.hyper.noise**2)
+        mean, residuals = self._weighted(variances)
+
+        return _Residuals(mean, None, residuals, torch.zeros_like(residuals))
+
+    def _learned(self, like: LocationScale | None) -> "_Residuals":
+        """The regression with a learned scale."""
+        inputs, trend = self.design.inputs, self.design.trend
+        variances = torch.full_like(self.outputs, self.basis.hyper.noise**2)
+        known = like.log_variance.basis.hyper if like and like.log_variance else None
+        basis: Basis | None = None
+        for _ in range(ROUNDS):
+            mean, residuals = self._weighted(variances)
+            squares = residuals.square().clamp_min(LEAST_SQUARE).log() + LOG_SQUARE
+            level = squares.mean()
+            if basis is None:
+                hyper = known or find_hyperparameters(self.design.pairs, squares - level, KERNELS[0])
+                basis = span(inputs, hyper, self.design.most)
+                coordinates = basis(inputs, trend)
+            ridge = solve_ridge(coordinates, squares - level, torch.full_like(squares, basis.hyper.noise**2))
+            variances = (ridge.fitted + level).exp()
+        mean, residuals = self._weighted(variances)
+        assert basis is not None  # noqa: S101 # there is a round
+        # What the scale of each row is by the others.
+        others = (ridge.fitted - ridge.leverage * (squares - level)) / (1 - ridge.leverage)
+
+        return _Residuals(mean, Smooth(basis, ridge.weights), residuals, others)
+
+    def _weighted(self, variances: Tensor) -> tuple[Smooth, Tensor]:
+        """The mean, and each row's residual under the fit to the others, as large as its noise would be."""
+        ridge = solve_ridge(self.coordinates, self.outputs, variances)
+
+        return Smooth(self.basis, ridge.weights), (self.outputs - ridge.fitted) / (1 - ridge.leverage).sqrt()
+
+
+def without_inputs(outputs: Tensor, like: LocationScale | None) -> LocationScale:
+    """Finds the shape of the noise of a variable without causes; as before, where a fit is given."""
     family, density = (like.family, estimate(like.family, outputs)) if like else choose_density(outputs)
 
     return LocationScale(None, None, 0.0, family, density, density.log_prob(outputs))
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """The rows of a regression, and the coordinates of its mean."""
+class _Residuals:
+    """A regression before the shape of its noise is known.
 
-    inputs: Tensor
-    trend: Tensor
-    outputs: Tensor
-    groups: Sequence[int]
-    most: int
-    basis: Basis
+    Args:
+        mean: The mean.
+        log_variance: The logarithm of the squared scale but for a constant, if it is learned.
+        residuals: Each row's residual under the fit to the others, with shape `(rows,)`.
+        others: The logarithm of its squared scale by the others, with shape `(rows,)`.
+    """
 
-    def plain(self, family: str | None) -> LocationScale:
-        """The regression with a constant scale."""
-        variances = torch.full_like(self.outputs, self.basis.hyper.noise**2)
-        mean, residuals = self._mean(variances)
+    mean: Smooth
+    log_variance: Smooth | None
+    residuals: Tensor
+    others: Tensor
 
-        return self._finish(mean, None, residuals, torch.zeros_like(residuals), family)
-
-    def learned(self, like: LocationScale | None) -> LocationScale:
-        """The regression with a learned scale."""
-        variances = torch.full_like(self.outputs, self.basis.hyper.noise**2)
-        known = like.log_variance.basis.hyper if like and like.log_variance else None
-        basis: Basis | None = None
-        for _ in range(ROUNDS):
-            mean, residuals = self._mean(variances)
-            squares = residuals.square().clamp_min(LEAST_SQUARE).log() + LOG_SQUARE
-            level = squares.mean()
-            if basis is None:
-                hyper = known or find_hyperparameters(self.inputs, self.trend, squares - level, self.groups)
-                basis = span(self.inputs, hyper, self.most)
-            ridge = solve_ridge(
-                basis(self.inputs, self.trend), squares - level, torch.full_like(squares, basis.hyper.noise**2)
-            )
-            variances = (ridge.fitted + level).exp()
-        mean, residuals = self._mean(variances)
-        assert basis is not None  # noqa: S101 # there is a round
-        # What the scale of each row is by the others.
-        others = (ridge.fitted - ridge.leverage * (squares - level)) / (1 - ridge.leverage)
-
-        return self._finish(mean, Smooth(basis, ridge.weights), residuals, others, like.family if like else None)
-
-    def _mean(self, variances: Tensor) -> tuple[Smooth, Tensor]:
-        """The mean, and each row's residual under the fit to the others, as large as its noise would be."""
-        ridge = solve_ridge(self.basis(self.inputs, self.trend), self.outputs, variances)
-
-        return Smooth(self.basis, ridge.weights), (self.outputs - ridge.fitted) / (1 - ridge.leverage).sqrt()
-
-    def _finish(
-        self, mean: Smooth, log_variance: Smooth | None, residuals: Tensor, others: Tensor, family: str | None
-    ) -> LocationScale:
-        """Chooses the density of the noise."""
-        z = residuals * (-0.5 * others).exp()
-        log_scale = 0.5 * z.square().mean().log().item()
+    def shaped(self, family: str | None) -> LocationScale:
+        """Gives the noise a density of a family, or of the one that is chosen."""
+        z = self.residuals * (-0.5 * self.others).exp()
+        log_scale = 0.5 * z.square().mean().clamp_min(LEAST_SQUARE).log().item()
         z = z * math.exp(-log_scale)
         family, density = choose_density(z) if family is None else (family, estimate(family, z))
-        scores = density.log_prob(z) - log_scale - 0.5 * others
+        scores = density.log_prob(z) - log_scale - 0.5 * self.others
 
-        return LocationScale(mean, log_variance, log_scale, family, density, scores)
+        return LocationScale(self.mean, self.log_variance, log_scale, family, density, scores)
+
+
+def _normal_scores(residuals: Tensor) -> Tensor:
+    """The logarithm of the normal density of residuals, of the spread that they have."""
+    square = residuals.square().mean().clamp_min(LEAST_SQUARE)
+
+    return -0.5 * (residuals.square() / square + square.log()) - LOG_SQRT_2PI
+
+
+def weigh(name: str, scores: Tensor, simpler: Tensor, least: float = LEAST_TOTAL_GAIN) -> tuple[bool, str]:
+    """Whether something is kept beside what is simpler, and in words.
+
+    Args:
+        name: What it is.
+        scores: The logarithm of each row's density with it, with shape `(rows,)`.
+        simpler: The same without it, with shape `(rows,)`.
+        least: What it must gain in all, beside more than the standard error.
+    """
+    gain = scores - simpler
+    total, error = gain.sum().item(), gain.std().item() * math.sqrt(len(gain))
+    keeps = total > max(least, error)
+    kept = "kept" if keeps else "left out"
+
+    return keeps, f"{name} {kept}: gain {total / len(gain):.4f} ± {error / len(gain):.4f} nats"

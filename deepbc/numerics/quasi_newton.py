@@ -9,7 +9,7 @@ References:
     Numerical Optimization (Nocedal and Wright, 2006), algorithms 3.1 and 7.4.
 """
 
-__all__ = ["differentiated", "minimize"]
+__all__ = ["Differentiated", "differentiated", "minimize"]
 
 import math
 from collections.abc import Callable

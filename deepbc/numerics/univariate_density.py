@@ -16,6 +16,7 @@ __all__ = ["Density", "Mixture", "Normal", "SinhArcsinh", "choose_density", "est
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,8 @@ FOLDS = 5
 MIXTURES = ((2, 50), (4, 200), (8, 1000), (16, 10_000))
 # Rows that a choice, and an estimate, look at; steps of expectation maximisation in either.
 ROWS_TO_CHOOSE, ROWS_TO_ESTIMATE, EM_STEPS = 5000, 50_000, (60, 200)
+# Numbers are grouped into so many cells.
+CELLS = 600
 # The prior of a mixture: rows of each component with this variance, in variances of the whole, and of its weight.
 PRIOR_ROWS, PRIOR_VARIANCE, LEAST_SD = 2.0, 0.05, 0.02
 # The widths of the priors of skewness and of the logarithm of the weight of tails.
@@ -150,64 +153,94 @@ def choose_density(z: Tensor) -> tuple[str, Density]:
     Returns:
         The name of the family, and its estimate from all rows.
     """
-    some = z[:ROWS_TO_CHOOSE]
-    names = ["normal", "sinh-arcsinh", *(f"mixture of {count}" for count, rows in MIXTURES if len(some) >= rows)]
-    if len(z) > len(some):
-        names += [f"mixture of {count}" for count, rows in MIXTURES if len(some) < rows <= len(z)]
-    fold = torch.arange(len(some), device=z.device) % FOLDS
+    rows = min(len(z), ROWS_TO_CHOOSE) // FOLDS * FOLDS
+    folds = z[:rows].reshape(-1, FOLDS).T
+    others = torch.stack([torch.cat([*folds[:k], *folds[k + 1 :]]) for k in range(FOLDS)])
     chosen, best = "", torch.empty(0)
-    for name in names:
-        scores = torch.empty_like(some)
-        for k in range(FOLDS):
-            scores[fold == k] = estimate(name, some[fold != k], EM_STEPS[0]).log_prob(some[fold == k])
+    for name in ("normal", "sinh-arcsinh", *(f"mixture of {count}" for count, least in MIXTURES if least <= len(z))):
+        estimates = zip(_estimates(name, others, EM_STEPS[0]), folds, strict=True)
+        scores = torch.cat([density.log_prob(fold) for density, fold in estimates])
         if not chosen or (scores - best).sum() > LEAST_TOTAL_GAIN:
             chosen, best = name, scores
 
     return chosen, estimate(chosen, z)
 
 
-def estimate(name: str, z: Tensor, steps: int = EM_STEPS[1]) -> Density:
+def estimate(name: str, z: Tensor) -> Density:
     """Estimates the density of a family from numbers with shape `(rows,)`."""
-    z = z[:ROWS_TO_ESTIMATE]
-    mean, sd = z.mean().item(), z.std(correction=0).item()
+    return _estimates(name, z[None, :ROWS_TO_ESTIMATE], EM_STEPS[1])[0]
+
+
+def _estimates(name: str, z: Tensor, steps: int) -> Sequence[Density]:
+    """Estimates a density from each set of numbers, with shape `(sets, rows)`."""
+    middle, sd = z.mean(-1, keepdim=True), z.std(-1, correction=0, keepdim=True)
     if name == "normal":
-        return Normal(mean, sd)
+        return [Normal(*each) for each in torch.cat([middle, sd], dim=-1).tolist()]
+    cells = _Cells.of((z - middle) / sd)
     if name == "sinh-arcsinh":
-        return _sinh_arcsinh(z, mean, sd)
+        return [_sinh_arcsinh(*each) for each in zip(cells.counts, middle + sd * cells.means, middle, sd, strict=True)]
 
-    return _mixture(z, int(name.rsplit(" ", 1)[1]), steps)
+    log_weights, means, sds = _mixtures(cells, int(name.rsplit(" ", 1)[1]), steps)
+
+    return [Mixture(*each) for each in zip(log_weights, middle + sd * means, sd * sds, strict=True)]
 
 
-def _sinh_arcsinh(z: Tensor, mean: float, sd: float) -> Density:
-    """The most likely one, with weak priors of its skewness and tails."""
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Sets of numbers, near ones grouped: how many, their mean and their variance, each with shape `(sets, cells)`."""
+
+    counts: Tensor
+    means: Tensor
+    variances: Tensor
+
+    @classmethod
+    def of(cls, z: Tensor) -> "_Cells":
+        """Groups numbers `(sets, rows)` by quantiles; those at the ends stand alone, so that no tail is smoothed."""
+        ordered, ends = z.sort(-1).values, CELLS // 4
+        if z.shape[-1] <= CELLS:
+            return cls(torch.ones_like(ordered), ordered, torch.zeros_like(ordered))
+
+        low, inner, high = ordered.tensor_split([ends, ordered.shape[-1] - ends], dim=-1)
+        parts = [low, *inner.tensor_split(CELLS - 2 * ends, dim=-1), high]
+        parts = [*low.split(1, dim=-1), *parts[1:-1], *high.split(1, dim=-1)]
+        sizes = z.new_tensor([part.shape[-1] for part in parts]).expand(len(z), -1)
+        means = torch.stack([part.mean(-1) for part in parts], dim=-1)
+        variances = torch.stack([part.var(-1, correction=0) for part in parts], dim=-1)
+
+        return cls(sizes, means, variances)
+
+
+def _sinh_arcsinh(counts: Tensor, z: Tensor, mean: Tensor, sd: Tensor) -> Density:
+    """The most likely one for numbers `(cells,)` that count so often, with weak priors of its skewness and tails."""
 
     def negative(theta: Tensor) -> Tensor:
         penalty = 0.5 * ((theta[2] / SKEWNESS).square() + (theta[3] / TAIL).square())
-        total: Tensor = penalty - SinhArcsinh(*theta.unbind()).log_prob(z).sum()
+        total: Tensor = penalty - counts @ SinhArcsinh(*theta.unbind()).log_prob(z)
         return total
 
-    start = z.new_tensor([mean, math.log(sd), 0.0, 0.0])
+    start = torch.cat([mean, sd.log(), mean.new_zeros(2)])
     theta, _ = minimize(differentiated(negative), start, longest=1.0)
 
     return SinhArcsinh(*theta.unbind())
 
 
-def _mixture(z: Tensor, components: int, steps: int) -> Density:
-    """The most likely one, with weak priors of weights and variances."""
-    middle, sd, rows = z.mean(), z.std(correction=0), len(z)
-    scaled = (z - middle) / sd
-    places = ((torch.arange(components, dtype=z.dtype, device=z.device) + 0.5) / components * (rows - 1)).round().long()
-    means = scaled.sort().values[places]
+def _mixtures(cells: _Cells, components: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The most likely ones, with weak priors of weights and variances: logarithms of weights, means and spreads."""
+    counts, rows = cells.counts.unsqueeze(-1), cells.counts.sum(-1, keepdim=True)
+    places = (torch.arange(components, dtype=rows.dtype, device=rows.device) + 0.5) / components * rows
+    means = cells.means.gather(-1, torch.searchsorted(cells.counts.cumsum(-1), places).clamp(max=counts.shape[-2] - 1))
     mixture = Mixture(
-        means.new_full((components,), -math.log(components)), means, means.new_full((components,), 1.3 / components)
+        torch.full_like(means, -math.log(components)).unsqueeze(-2),
+        means.unsqueeze(-2),
+        torch.full_like(means, 1.3 / components).unsqueeze(-2),
     )
     for _ in range(steps):
-        share = mixture.joint(scaled).softmax(-1)
-        counts = share.sum(0)
-        means = (share * scaled.unsqueeze(-1)).sum(0) / counts.clamp_min(1e-9)
-        squares = (share * (scaled.unsqueeze(-1) - means).square()).sum(0)
-        variances = (squares + PRIOR_ROWS * PRIOR_VARIANCE) / (counts + PRIOR_ROWS)
-        weights = (counts + 1.0) / (rows + components)
+        share = counts * mixture.joint(cells.means).softmax(-1)
+        totals = share.sum(-2, keepdim=True)
+        means = (share * cells.means.unsqueeze(-1)).sum(-2, keepdim=True) / totals.clamp_min(1e-9)
+        away = (cells.means.unsqueeze(-1) - means).square() + cells.variances.unsqueeze(-1)
+        variances = ((share * away).sum(-2, keepdim=True) + PRIOR_ROWS * PRIOR_VARIANCE) / (totals + PRIOR_ROWS)
+        weights = (totals + 1.0) / (rows.unsqueeze(-1) + components)
         mixture = Mixture(weights.log(), means, variances.sqrt().clamp_min(LEAST_SD))
 
-    return Mixture(mixture.log_weights, middle + sd * mixture.means, sd * mixture.sds)
+    return mixture.log_weights.squeeze(-2), mixture.means.squeeze(-2), mixture.sds.squeeze(-2)

@@ -20,6 +20,7 @@ from deepbc.mechanisms import FitOutcome, Mechanism
 from deepbc.mechanisms.base import held_out_gain
 from deepbc.numerics.kolmogorov_smirnov import ks_statistic
 from deepbc.numerics.seeding import generator
+from deepbc.numerics.smooth_test import remaining_gain
 from deepbc.progress import Progress, progress
 from deepbc.scm.column_warnings import Data, law_warnings
 from deepbc.scm.columns import summarize_columns
@@ -35,9 +36,10 @@ from deepbc.training.trainer import Split, Trainer, Training
 OnColumns = Callable[[Mapping[str, ColumnSummary]], None]
 
 LARGEST_TIE = 0.02
-# From so many rows to learn from on, a law of numbers has a rival. It wins if it gains so many nats a row and, by the
-# one-standard-error rule (Breiman et al., 1984), more than its error.
-RACE_ROWS, LEAST_GAIN = 3000, 0.01
+# From so many rows to learn from on, a law of numbers has a rival if its noise still tells of its parents what is worth
+# so many nats a row. It wins if it gains so many and, by the one-standard-error rule (Breiman et al., 1984), more than
+# its error.
+RACE_ROWS, LEAST_REMAINING, LEAST_GAIN = 3000, 0.003, 0.01
 # Noise is remarked on where its distribution function is off by so much and more than one sample in 1,000 would be
 # (Kolmogorov's law), or where the logarithm of its standard deviation is.
 LARGEST_GAP, RARE_GAP, LARGEST_LOG_SPREAD = 0.05, 1.95, 0.3
@@ -190,7 +192,7 @@ class _Work:
         training = self.plan.training.get(family.child.name, mechanism.default_training)
         split = self._split(family, training.validation)
         fresh, outcome, curves = self._learn(mechanism, family, split, training)
-        if rival is not None and family.parents and len(split.kept) >= RACE_ROWS:
+        if rival is not None and family.parents and len(split.kept) >= RACE_ROWS and _leaves_something(fresh, split):
             other = self._learn(rival, family, split, training)
             gain, error = held_out_gain(outcome.held_out, other[1].held_out)
             wins = gain > max(LEAST_GAIN, error)
@@ -257,6 +259,17 @@ class _Work:
         held, kept = order.tensor_split([max(2, round(validation * len(x)))])
 
         return Split(x, parents, kept, held)
+
+
+@torch.no_grad()
+def _leaves_something(mechanism: Mechanism, split: Split) -> bool:
+    """Whether a richer law may gain."""
+    if not mechanism.exact or mechanism.noise_dim > 1:
+        return True
+    x, parents = split.of(split.kept[:RACE_ROWS])
+    uniform = torch.rand(len(x), 1, generator=generator(0, "remaining"), dtype=torch.float64)
+
+    return remaining_gain(mechanism.draw(x, parents, uniform.to(parents)).squeeze(-1), parents) > LEAST_REMAINING
 
 
 @dataclass(frozen=True, slots=True)

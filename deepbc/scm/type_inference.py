@@ -160,7 +160,9 @@ def rival_mechanism(kind: Kind) -> Mechanism | None:
     if kind.levels or kind.censored:
         return None
 
-    return Integer(Flow()) if kind.whole else Flow()
+    flow = Flow(correction=True)
+
+    return Integer(flow) if kind.whole else flow
 
 
 def _on_grid(column: Any, where: str) -> Kind:

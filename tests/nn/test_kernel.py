@@ -1,8 +1,10 @@
 """Functions of Gaussian bumps: their derivatives against autograd, and what they are far from all points."""
 
+import pytest
 import torch
 
 from deepbc.nn.kernel import BLOCK, KernelFunction
+from deepbc.numerics.radial_kernels import KERNELS
 
 STREAM = torch.Generator().manual_seed(0)
 
@@ -11,9 +13,9 @@ def draw(*shape):
     return torch.randn(*shape, generator=STREAM, dtype=torch.float64)
 
 
-def function(squashed=(False, True)):
+def function(squashed=(False, True), kernel=KERNELS[0]):
     made = KernelFunction(2, 16)
-    made.place(draw(5, 2), torch.tensor([0.7, 1.5], dtype=torch.float64), torch.tensor(squashed))
+    made.place(draw(5, 2), torch.tensor([0.7, 1.5], dtype=torch.float64), torch.tensor(squashed), kernel)
     made.learn(torch.block_diag(*[torch.ones(1, 1, dtype=torch.float64)] * 8), draw(8))
     made.settle()
     return made.requires_grad_(False)
@@ -32,12 +34,20 @@ def test_value_is_the_formula_and_the_same_with_and_without_a_graph():
         assert made(rows[0]).shape == ()
 
 
-def test_derivatives_are_those_of_autograd_over_blocks_too():
-    made, rows = function(), draw(BLOCK + 7, 2).requires_grad_()
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_derivatives_are_those_of_autograd_over_blocks_too(kernel):
+    made, rows = function(kernel=kernel), draw(BLOCK + 7, 2).requires_grad_()
     (expected,) = torch.autograd.grad(made(rows).sum(), rows)
     value, gradient = made.derive(rows.detach())
     assert torch.allclose(gradient, expected, atol=1e-10)
     assert torch.allclose(value, made(rows).detach(), atol=1e-12)
+
+
+def test_a_derivative_is_finite_at_a_point_of_a_rough_kernel():
+    made = function(squashed=(False, False), kernel=KERNELS[1])
+    at = (made.points[:1] * made.lengths).requires_grad_()
+    (slope,) = torch.autograd.grad(made(at).sum(), at)
+    assert torch.allclose(slope, made.derive(at.detach())[1], atol=1e-10)
 
 
 def test_far_from_all_points_it_is_linear():
