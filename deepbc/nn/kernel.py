@@ -2,9 +2,9 @@ r"""Functions that are linear plus a sum of bumps, as the mean of a Gaussian pro
 
 .. math:: h(c) = a + \beta^\top c + \sum_k \alpha_k \kappa\Bigl(-\tfrac12 \lVert (\tau(c) - z_k) / \ell \rVert^2\Bigr),
 
-where :math:`\kappa` is a radial kernel, and :math:`\tau` is :math:`\operatorname{arsinh}` for components with heavy tails, and the identity for others. Far
-from all points :math:`z_k` it is linear. While it learns, :math:`(a, \beta, \alpha) = T v` with :math:`v` standard
-normal a priori.
+where :math:`\kappa` is a radial kernel, and :math:`\tau` is :math:`\operatorname{arsinh}` for components with heavy
+tails, and the identity for others. Far from all points :math:`z_k` it is linear. While it learns, :math:`(a, \beta,
+\alpha) = T v` with :math:`v` standard normal a priori.
 """
 
 __all__ = ["Kernel", "KernelFunction"]
@@ -53,6 +53,8 @@ class KernelFunction(nn.Module):
         self.register_buffer("kernel", torch.zeros((), dtype=torch.int64))
         self.whitened: nn.Parameter | None = None
         self.transform: Tensor | None = None
+        # The last rows that were seen while it learns, and their coordinates: most often they are the same again.
+        self.last: tuple[Tensor, Tensor] | None = None
 
     @property
     def bent(self) -> bool:
@@ -89,10 +91,13 @@ class KernelFunction(nn.Module):
         self.slope.copy_(slope)
         self.weight.zero_()
         self.weight[: len(weight)] = weight
-        self.whitened = self.transform = None
+        self.whitened = self.transform = self.last = None
 
     def forward(self, context: Tensor) -> Tensor:
         """Computes the function, with shape `(*batch,)`, of numbers with shape `(*batch, inputs)`."""
+        if self.whitened is not None:
+            return self._coordinates(context) @ self.whitened
+
         constant, slope, weight = self._coefficients()
         if torch.is_grad_enabled():
             value = constant + context @ slope
@@ -126,6 +131,16 @@ class KernelFunction(nn.Module):
         value, gradient = _in_blocks(run, context)
 
         return value, gradient
+
+    @torch.no_grad()
+    def _coordinates(self, context: Tensor) -> Tensor:
+        """What is multiplied by what is learned, with shape `(*batch, coefficients)`."""
+        if self.last is None or not torch.equal(self.last[0], context):
+            assert self.transform is not None  # noqa: S101 # it learns
+            parts = [torch.ones_like(context[..., :1]), context, self._bumps(context, self._count())]
+            self.last = context, torch.cat(parts, dim=-1) @ self.transform
+
+        return self.last[1]
 
     def _coefficients(self) -> tuple[Tensor, Tensor, Tensor]:
         """The constant, the slopes and the weights of the bumps."""

@@ -2,15 +2,15 @@ r"""Regression by a Gaussian process: a linear trend and smooth deviations from 
 
 The covariance of the function at two points :math:`c, c'` is
 
-.. math:: k(c, c') = b^2 + \sigma_l^2 \, c^\top c' + \sigma_f^2 \, \kappa\Bigl(-\tfrac12 \sum_g \lVert c_g - c'_g \rVert^2 /
-          \ell_g^2\Bigr),
+.. math:: k(c, c') = b^2 + \sigma_l^2 \, c^\top c' + \sigma_f^2 \, \kappa\Bigl(-\tfrac12 \sum_g
+          \lVert c_g - c'_g \rVert^2 / \ell_g^2\Bigr),
 
 with :math:`\kappa` a radial kernel, one length scale :math:`\ell_g` for each group of components (automatic relevance
-determination), and rows have noise of variance :math:`\sigma^2`. The hyperparameters maximise the evidence of at most a few hundred rows, with the prior of
-length scales that grow as the root of the number of groups. Points that pivoted Cholesky picks span the smooth part as
-well as all rows do; in the coordinates :math:`w` that it makes, :math:`f(c) = \psi(c)^\top w` has the prior
-:math:`w \sim N(0, I)`, so that the posterior is ridge regression. With its leverages :math:`h`, the residual that a row
-has under the fit to the others is :math:`r / (1 - h)`.
+determination), and rows have noise of variance :math:`\sigma^2`. The hyperparameters maximise the evidence of at most a
+few hundred rows, with the prior of length scales that grow as the root of the number of groups. Points that pivoted
+Cholesky picks span the smooth part as well as all rows do; in the coordinates :math:`w` that it makes, :math:`f(c) =
+\psi(c)^\top w` has the prior :math:`w \sim N(0, I)`, so that the posterior is ridge regression. With its leverages
+:math:`h`, the residual that a row has under the fit to the others is :math:`r / (1 - h)`.
 
 References:
     Gaussian Processes for Machine Learning (Rasmussen and Williams, 2006), sections 2.7, 5.4 and 8.3.1.
@@ -20,6 +20,7 @@ References:
 
 __all__ = ["CONSTANT", "Basis", "Hyperparameters", "Pairs", "Ridge", "find_hyperparameters", "solve_ridge", "span"]
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -158,10 +159,10 @@ def find_hyperparameters(pairs: Pairs, outputs: Tensor, kernel: RadialKernel) ->
 
     # Few rows tell where to start.
     negative = negative_of(pairs.first(ROWS_TO_START))
-    starts = []
-    for length in STARTS[0]:
-        for noise in STARTS[1]:
-            starts.append(outputs.new_tensor([length + 0.5 * math.log(groups)] * groups + [*AMPLITUDES, noise]))
+    starts = [
+        outputs.new_tensor([length + 0.5 * math.log(groups)] * groups + [*AMPLITUDES, noise])
+        for length, noise in itertools.product(*STARTS)
+    ]
     start = min(starts, key=lambda theta: negative(theta)[0])
     theta, value = minimize(negative_of(pairs), start, steps=STEPS, least_fall=LEAST_RISE, longest=LONGEST)
     smooth, slope, noise = theta[groups:].exp().tolist()

@@ -31,11 +31,13 @@ MIXTURES = ((2, 50), (4, 200), (8, 1000), (16, 10_000))
 # Rows that a choice, and an estimate, look at; steps of expectation maximisation in either.
 ROWS_TO_CHOOSE, ROWS_TO_ESTIMATE, EM_STEPS = 5000, 50_000, (60, 200)
 # Numbers are grouped into so many cells.
-CELLS = 600
+CELLS = 400
 # The prior of a mixture: rows of each component with this variance, in variances of the whole, and of its weight.
 PRIOR_ROWS, PRIOR_VARIANCE, LEAST_SD = 2.0, 0.05, 0.02
 # The widths of the priors of skewness and of the logarithm of the weight of tails.
 SKEWNESS, TAIL = 0.5, 0.5
+# The least scale, in standard deviations, and weight of tails, as logarithms: rows that share a value earn no spike.
+LEAST_LOG_SCALE, LEAST_LOG_TAIL = math.log(0.02), math.log(0.2)
 # One replaces a simpler one if it gains so many nats in all. A standard error would say little: what heavier tails gain
 # is that of a few rows.
 LEAST_TOTAL_GAIN = 3.0
@@ -156,12 +158,26 @@ def choose_density(z: Tensor) -> tuple[str, Density]:
     rows = min(len(z), ROWS_TO_CHOOSE) // FOLDS * FOLDS
     folds = z[:rows].reshape(-1, FOLDS).T
     others = torch.stack([torch.cat([*folds[:k], *folds[k + 1 :]]) for k in range(FOLDS)])
-    chosen, best = "", torch.empty(0)
-    for name in ("normal", "sinh-arcsinh", *(f"mixture of {count}" for count, least in MIXTURES if least <= len(z))):
+
+    def score(name: str) -> float:
         estimates = zip(_estimates(name, others, EM_STEPS[0]), folds, strict=True)
-        scores = torch.cat([density.log_prob(fold) for density, fold in estimates])
-        if not chosen or (scores - best).sum() > LEAST_TOTAL_GAIN:
-            chosen, best = name, scores
+        return sum(density.log_prob(fold).sum().item() for density, fold in estimates)
+
+    scores = {name: score(name) for name in ("normal", "sinh-arcsinh")}
+    last = -math.inf
+    for count, least in MIXTURES:
+        if len(z) < least:
+            break
+        scores[f"mixture of {count}"] = reached = score(f"mixture of {count}")
+        # More components do not help where these did not.
+        if reached < last:
+            break
+        last = reached
+
+    chosen = "normal"
+    for name, reached in scores.items():
+        if reached > scores[chosen] + LEAST_TOTAL_GAIN:
+            chosen = name
 
     return chosen, estimate(chosen, z)
 
@@ -212,16 +228,17 @@ class _Cells:
 
 def _sinh_arcsinh(counts: Tensor, z: Tensor, mean: Tensor, sd: Tensor) -> Density:
     """The most likely one for numbers `(cells,)` that count so often, with weak priors of its skewness and tails."""
+    least = torch.cat([mean - torch.inf, sd.log() + LEAST_LOG_SCALE, mean - torch.inf, sd.new_tensor([LEAST_LOG_TAIL])])
 
     def negative(theta: Tensor) -> Tensor:
         penalty = 0.5 * ((theta[2] / SKEWNESS).square() + (theta[3] / TAIL).square())
-        total: Tensor = penalty - counts @ SinhArcsinh(*theta.unbind()).log_prob(z)
+        total: Tensor = penalty - counts @ SinhArcsinh(*theta.maximum(least).unbind()).log_prob(z)
         return total
 
     start = torch.cat([mean, sd.log(), mean.new_zeros(2)])
     theta, _ = minimize(differentiated(negative), start, longest=1.0)
 
-    return SinhArcsinh(*theta.unbind())
+    return SinhArcsinh(*theta.maximum(least).unbind())
 
 
 def _mixtures(cells: _Cells, components: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
