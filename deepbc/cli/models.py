@@ -63,6 +63,9 @@ def fit(
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="A folder in which a killed fit is kept, to go on.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same data, same model; 0 where none is given.")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="A column, for example of a place or a month: its rows are held out together.")
+    ] = None,
     drop_missing: DropMissing = False,
     as_json: Json = False,
 ) -> None:
@@ -83,7 +86,9 @@ def fit(
     scm = model.scm
     check_place(out, KIND)
     labels = {name: declared == "category" or not isinstance(declared, str) for name, declared in scm.types.items()}
-    table = with_types(check_whole(read_table(data, tuple(scm.graph), labels), data, drop=drop_missing))
+    others = () if groups is None or groups in scm.graph else (groups,)
+    columns = read_table(data, (*scm.graph, *others), labels | dict.fromkeys(others, True))
+    table = with_types(check_whole(columns, data, drop=drop_missing))
     chosen = model.seed if seed is None else seed
     said: set[str] = set()
 
@@ -92,7 +97,9 @@ def fit(
         said.update(warning for each in columns.values() for warning in each.warnings)
 
     on_columns = None if as_json else tell
-    report = scm.fit(table, seed=chosen, training=model.training, checkpoint=checkpoint, on_columns=on_columns)
+    report = scm.fit(
+        table, seed=chosen, training=model.training, checkpoint=checkpoint, on_columns=on_columns, groups=groups
+    )
     scm.save(out)
 
     if as_json:
@@ -273,10 +280,10 @@ def fit_records(report: "FitReport") -> list[dict[str, Any]]:
 
 
 def report_table(report: "FitReport") -> Table:
-    table = Table("variable", "held-out nll (nats)", "held-out rows", "epochs", "seconds", "notes", title="Fit")
+    table = Table("variable", "law", "held-out nll (nats)", "skill", "held-out rows", "seconds", "notes", title="Fit")
     for each in report:
-        numbers = (f"{each.nll:.4f}", f"{each.rows:,}", f"{each.epochs}", f"{each.seconds:.1f}")
-        add_row(table, each.name, *numbers, "; ".join(each.notes))
+        numbers = (f"{each.nll:.4f}", each.skill, f"{each.rows:,}", f"{each.seconds:.1f}")
+        add_row(table, each.name, each.mechanism, *numbers, "; ".join(each.notes))
 
     return table
 

@@ -25,7 +25,9 @@ from deepbc.progress import Progress, progress
 from deepbc.scm.column_warnings import Data, law_warnings
 from deepbc.scm.columns import summarize_columns
 from deepbc.scm.fit_data import DataReader
+from deepbc.scm.holding_out import read_groups, split_rows
 from deepbc.scm.schema import Schema
+from deepbc.scm.skill import measure_skill
 from deepbc.scm.type_inference import Declaration, rival_mechanism
 from deepbc.training.checkpoint import Checkpoint, fingerprint
 from deepbc.training.distributed import Share, shared
@@ -55,6 +57,7 @@ class FitPlan:
         checkpoint: The folder in which the state is kept, if any.
         progress: Whether to show a progress bar; None shows it on a terminal.
         on_columns: Called with what each column is taken for before anything is learned.
+        groups: The name of a column, or a label a row: rows of one group are held out together.
     """
 
     seed: int
@@ -62,6 +65,7 @@ class FitPlan:
     checkpoint: str | os.PathLike[str] | None
     progress: bool | None
     on_columns: OnColumns | None = None
+    groups: Any = None
 
 
 def read_training(training: Any, names: Collection[str]) -> dict[str, Training]:
@@ -117,7 +121,8 @@ def fit_model(
 
     open_names = [name for name in names if name not in declaration.chosen]
     rivals = {name: rival for name in open_names if (rival := rival_mechanism(kinds.get(name, Kind())))}
-    mechanisms, report = fit_mechanisms(chosen, families, rows, empty, plan, rivals)
+    groups = read_groups(plan.groups, table, known_names, len(empty))
+    mechanisms, report = fit_mechanisms(chosen, families, rows, empty, replace(plan, groups=groups), rivals)
     entries = [replace(each, column=_judged(each, data, summaries[each.name])) for each in report]
 
     return variables, mechanisms, FitReport(tuple(entries))
@@ -163,7 +168,8 @@ def fit_mechanisms(
         "families": {name: asdict(family) for name, family in families.items()},
         "training": {name: asdict(plan.training.get(name, mechanisms[name].default_training)) for name in mechanisms},
     }
-    key = "" if plan.checkpoint is None else fingerprint(settings, rows.values())
+    hanging = [] if plan.groups is None else [plan.groups]
+    key = "" if plan.checkpoint is None else fingerprint(settings, [*rows.values(), *hanging])
     checkpoint = Checkpoint(plan.checkpoint, key, writes=share.first)
     with progress("fit", len(mechanisms), plan.progress if share.first else False, lines=True) as shown:
         work = _Work(plan, rows, empty, share, checkpoint, shown)
@@ -201,7 +207,7 @@ class _Work:
             outcome = replace(outcome, notes=(*outcome.notes, note))
 
         self.shown.advance()
-        misfits = self._misfits(fresh, split)
+        misfits, skill = self._misfits(fresh, split), measure_skill(fresh, split)
         entry = VariableFit(
             name=family.child.name,
             type=family.child.kind,
@@ -213,6 +219,8 @@ class _Work:
             notes=(*outcome.notes, *(each.remark for each in misfits)),
             learned=len(split.kept),
             misfits=tuple(each.clause for each in misfits),
+            r2=skill.r2,
+            auc=skill.auc,
         )
 
         return fresh, entry
@@ -255,10 +263,9 @@ class _Work:
         """Splits the rows, the same way for every variable, into those to learn from and those held out."""
         x = self.rows[family.child.name]
         parents = family.join(self.rows, self.empty)
-        order = torch.randperm(len(x), generator=generator(self.plan.seed, "split")).to(x.device)
-        held, kept = order.tensor_split([max(2, round(validation * len(x)))])
+        kept, held = split_rows(len(x), validation, self.plan.groups, generator(self.plan.seed, "split"))
 
-        return Split(x, parents, kept, held)
+        return Split(x, parents, kept.to(x.device), held.to(x.device))
 
 
 @torch.no_grad()

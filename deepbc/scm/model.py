@@ -127,6 +127,7 @@ class SCM:
         checkpoint: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
         on_columns: OnColumns | None = None,
+        groups: Any = None,
     ) -> FitReport:
         r"""Learns the mechanisms from data. The model changes only once the whole fit has succeeded.
 
@@ -141,12 +142,14 @@ class SCM:
             progress: Whether to show a progress bar; None shows it on a terminal, and elsewhere says now and then how
                 far a long fit is.
             on_columns: Called with what each column is taken for, by variable, before anything is learned.
+            groups: Where rows hang together, such as those of a place or a month: the name of a column, or a label a
+                row. The rows of a group are held out together, so that none tells of the others.
 
         Returns:
             The report, with held-out likelihood, learning curves, decisions, and warnings of what is odd in the data.
         """
         names = read_names(only, tuple(self.graph), "only")
-        plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress, on_columns)
+        plan = FitPlan(seed, read_training(training, tuple(self.graph)), checkpoint, progress, on_columns, groups)
         known = Schema({} if only is None else self.variables, self.mechanisms, self.device, self.dtype)
         declaration = Declaration(self.graph, self.mechanisms, self._chosen, self.bounds, self.types)
 

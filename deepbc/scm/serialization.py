@@ -58,6 +58,8 @@ class _Fit(_Record):
     learned: NonNegativeInt = 0
     column: ColumnSummary | None = None
     misfits: tuple[str, ...] = ()
+    r2: float | None = None
+    auc: float | None = None
 
 
 class _Model(_Record):

@@ -59,6 +59,8 @@ class VariableFit:
         learned: The number of rows learned from; 0 where a model saved long ago does not say.
         column: What its column was taken for; None where a model saved long ago does not say.
         misfits: How its law is known to misfit the data, each a clause; none where nothing is known.
+        r2: The share of the variance of held-out rows that its mean explains; None of a category, and without causes.
+        auc: The area under the receiver operating characteristic, of a category with causes.
     """
 
     name: str
@@ -72,6 +74,16 @@ class VariableFit:
     learned: int = 0
     column: ColumnSummary | None = None
     misfits: tuple[str, ...] = ()
+    r2: float | None = None
+    auc: float | None = None
+
+    @property
+    def skill(self) -> str:
+        """How well its causes tell it, in a word and a figure."""
+        if self.r2 is not None:
+            return f"R2 {self.r2:.3f}"
+
+        return "" if self.auc is None else f"AUC {self.auc:.3f}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -113,6 +125,10 @@ class FitReport:
         fields = ("type", "mechanism", "nll", "rows", "epochs", "seconds")
         columns = {"variable": [variable.name for variable in self.variables]}
         columns |= {field: [getattr(variable, field) for variable in self.variables] for field in fields}
+        columns |= {
+            field: [math.nan if (figure := getattr(variable, field)) is None else figure for variable in self.variables]
+            for field in ("r2", "auc")
+        }
         columns["notes"] = ["; ".join(variable.notes) for variable in self.variables]
         told = [variable.column or ColumnSummary(variable.type, "", "", 0) for variable in self.variables]
         columns |= {"origin": [each.origin for each in told], "values": [each.values for each in told]}
