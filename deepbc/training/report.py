@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -123,12 +124,11 @@ class FitReport:
     def to_frame(self) -> DataFrame:
         """Writes the report as a data frame, one row per variable."""
         fields = ("type", "mechanism", "nll", "rows", "epochs", "seconds")
-        columns = {"variable": [variable.name for variable in self.variables]}
+        columns: dict[str, Any] = {"variable": [variable.name for variable in self.variables]}
         columns |= {field: [getattr(variable, field) for variable in self.variables] for field in fields}
-        columns |= {
-            field: [math.nan if (figure := getattr(variable, field)) is None else figure for variable in self.variables]
-            for field in ("r2", "auc")
-        }
+        for field in ("r2", "auc"):
+            figures = [getattr(variable, field) for variable in self.variables]
+            columns[field] = [math.nan if each is None else each for each in figures]
         columns["notes"] = ["; ".join(variable.notes) for variable in self.variables]
         told = [variable.column or ColumnSummary(variable.type, "", "", 0) for variable in self.variables]
         columns |= {"origin": [each.origin for each in told], "values": [each.values for each in told]}
