@@ -116,17 +116,19 @@ class KernelFunction(nn.Module):
         """Computes the function `(rows,)`, and its gradient `(rows, moving)`, of numbers `(rows, inputs)`."""
         constant, slope, weight = self._coefficients()
         points, lengths = self.points[: len(weight), moving], self.lengths[moving]
-        kernel = self._radial()
+        kernel, squashes = self._radial(), bool(self.squashed[moving].any())
 
         def run(block: Tensor) -> tuple[Tensor, ...]:
             value = block @ slope + constant
             if not len(weight):
                 return value, slope[moving].expand(len(block), -1)
-            bumps, steepness = kernel.with_slope(self._exponent(block, len(weight)))
+            seen = self._seen(block)
+            bumps, steepness = kernel.with_slope(self._exponent(seen, len(weight)))
             pulls = steepness * weight
-            inner = pulls @ points - self._seen(block)[:, moving] * pulls.sum(-1, keepdim=True)
-            steep = torch.where(self.squashed[moving], torch.rsqrt(1 + block[:, moving].square()), 1.0)
-            return value + bumps @ weight, torch.addcmul(slope[moving], inner.div_(lengths), steep)
+            inner = (pulls @ points).sub_(seen[:, moving] * pulls.sum(-1, keepdim=True)).div_(lengths)
+            if squashes:
+                inner *= torch.where(self.squashed[moving], torch.rsqrt(1 + block[:, moving].square()), 1.0)
+            return value + bumps @ weight, inner.add_(slope[moving])
 
         value, gradient = _in_blocks(run, context)
 
@@ -159,13 +161,16 @@ class KernelFunction(nn.Module):
 
     def _seen(self, context: Tensor) -> Tensor:
         """What the bumps see, in length scales."""
-        return torch.where(self.squashed, context.asinh(), context) / self.lengths
+        seen = torch.where(self.squashed, context.asinh(), context) if self.squashed.any() else context
+
+        return seen / self.lengths
 
     def _bumps(self, context: Tensor, count: int) -> Tensor:
-        return self._radial().value(self._exponent(context, count))
+        return self._radial().value(self._exponent(self._seen(context), count))
 
-    def _exponent(self, context: Tensor, count: int) -> Tensor:
-        seen, points = self._seen(context), self.points[:count]
+    def _exponent(self, seen: Tensor, count: int) -> Tensor:
+        """The logarithm of a Gaussian bump at each of the points, of what is seen."""
+        points = self.points[:count]
         offset = seen.square().sum(-1, keepdim=True).mul_(0.5)
 
         return (seen @ points.T).sub_(points.square().sum(-1).mul_(0.5)).sub_(offset)

@@ -18,7 +18,17 @@ References:
     Vanilla Bayesian Optimization Performs Great in High Dimensions (Hvarfner, Hellsten and Nardi, 2024): the prior.
 """
 
-__all__ = ["CONSTANT", "Basis", "Hyperparameters", "Pairs", "Ridge", "find_hyperparameters", "solve_ridge", "span"]
+__all__ = [
+    "CONSTANT",
+    "Basis",
+    "Hyperparameters",
+    "Pairs",
+    "Ridge",
+    "allowed_variance",
+    "find_hyperparameters",
+    "solve_ridge",
+    "span",
+]
 
 import itertools
 import math
@@ -42,8 +52,9 @@ EVIDENCE_ROWS, ROWS_TO_START, STEPS, LEAST_RISE, LONGEST = 400, 150, 30, 1e-2, 2
 STARTS, AMPLITUDES = ((0.0, 1.0, 2.5), (-1.5, -0.4)), (-0.3, -0.7)
 # Log-normal priors: the location of length scales at one group, and the widths of those and of amplitudes.
 LENGTH_PRIOR, AMPLITUDE_PRIOR = (math.sqrt(2), math.sqrt(3)), ((-0.5, 1.5), (-0.5, 1.5), (-1.0, 1.5))
-# The variance that points leave of the smooth part, beside that of the noise; what is added to keep matrices regular.
-LEFT, JITTER = 1e-3, 1e-8
+# The variance that points leave of the smooth part beside that of the noise, in parts of a row and at least; what is
+# added to keep matrices regular.
+LEFT, LEAST_LEFT, JITTER = 3.0, 1e-3, 1e-8
 LARGEST_LEVERAGE = 0.95
 
 
@@ -204,6 +215,11 @@ def _negative_evidence(
     return float(value + 0.5 * away.square().sum()), torch.cat([by_lengths, by_amplitudes]) + away / widths
 
 
+def allowed_variance(rows: int, hyper: Hyperparameters) -> float:
+    """The mean variance of the smooth part that points may leave: less than rows can tell."""
+    return max(LEAST_LEFT, LEFT / max(rows, 300)) * hyper.noise**2
+
+
 def span(inputs: Tensor, hyper: Hyperparameters, most: int) -> Basis:
     """Picks the points that span the smooth part at the rows, by pivoted Cholesky.
 
@@ -214,10 +230,11 @@ def span(inputs: Tensor, hyper: Hyperparameters, most: int) -> Basis:
     """
     rows = len(inputs)
     most = min(most, rows)
+    allowed = allowed_variance(rows, hyper)
     left = inputs.new_full((rows,), hyper.smooth**2)
     factor = inputs.new_zeros(rows, most)
     picked: list[int] = []
-    while len(picked) < most and left.mean() > LEFT * hyper.noise**2 and left.max() > JITTER:
+    while len(picked) < most and left.mean() > allowed and left.max() > JITTER:
         at = int(left.argmax())
         column = _smooth(inputs, inputs[at : at + 1], hyper).squeeze(-1)
         column = (column - factor @ factor[at]) / left[at].sqrt()

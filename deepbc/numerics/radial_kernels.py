@@ -29,7 +29,7 @@ class RadialKernel(ABC):
 
     @abstractmethod
     def with_slope(self, exponent: Tensor) -> tuple[Tensor, Tensor]:
-        """The covariance, and its derivative by the exponent."""
+        """The covariance, and its derivative by the exponent; not for autograd."""
 
 
 class Gaussian(RadialKernel):
@@ -53,10 +53,11 @@ class Matern(RadialKernel):
         return (-rho).exp() * (1 + rho + rho.square() / 3)
 
     def with_slope(self, exponent: Tensor) -> tuple[Tensor, Tensor]:
-        rho = (exponent * -10).clamp_min(TINY).sqrt()
-        decay, linear = (-rho).exp(), 1 + rho
+        rho = (exponent * -10).clamp_min_(TINY).sqrt_()
+        decay = (-rho).exp_()
+        first = decay * rho + decay
 
-        return decay * (linear + rho.square() / 3), decay * linear * (5 / 3)
+        return (rho.square_() * decay).div_(3).add_(first), first * (5 / 3)
 
 
 KERNELS: tuple[RadialKernel, ...] = (Gaussian(), Matern())
