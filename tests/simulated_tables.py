@@ -29,7 +29,7 @@ def draw_mixed(seed, rows=400, additive=None):
         if additive:
             z = z + sum((np.tanh(1.5 * seen[each]) * draw.uniform(-1, 1) for each in parents[name]), np.zeros(rows))
         z = z + draw.normal(size=rows) * draw.uniform(0.4, 1.0)
-        laws[name] = bc.Categorical(hidden=[])
+        laws[name] = bc.Categorical(points=0, hidden=[])
         if kind == "real":
             data[name], seen[name] = z, z
             laws[name] = bc.Additive(hidden=[8]) if additive and parents[name] else bc.Linear()

@@ -73,7 +73,7 @@ def draw_model(seed):
         elif kind == "whole":
             data[name], types[name], laws[name] = np.round(2 * z[:, 0]).astype(int), "integer", bc.Integer(bc.Linear())
         else:
-            laws[name] = bc.Categorical(hidden=[])
+            laws[name] = bc.Categorical(points=0, hidden=[])
             codes = np.digitize(z[:, 0], np.quantile(z[:, 0], [0.4, 0.75]))
             labels = np.array(["k", "l", "m"], dtype=object)
             data[name] = z[:, 0] > 0 if kind == "truth" else labels[codes]

@@ -155,6 +155,19 @@ class Mechanism(Learner):
         """Whether any value can be met exactly by the variable's own noise, whatever the parents."""
         return self.exact and self.noise_dim == self.value_dim
 
+    @classmethod
+    def read_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        """Hook: reads settings as a model saved them, perhaps of an earlier version; returns those of today."""
+        return settings
+
+    def read_weights(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Hook: reads weights as a model saved them, perhaps of an earlier version; returns those of today.
+
+        Raises:
+            StorageError: They are those of a law that there is no more.
+        """
+        return tensors
+
     def rows_needed(self, family: Family) -> int:
         """The least number of rows that a fit of this mechanism needs."""
         return 0 if self.given else 10 + 2 * (family.child.dim + family.parents_dim)

@@ -10,6 +10,9 @@ which is the smooth stand-in where classes are relaxed. A class is a convex regi
 is exact (with two classes it is a probit). Ordered classes have one noise and cut points :math:`c_1 < c_2 < \dots`: the
 class is the number of cut points below :math:`m(x_{pa}) + u`.
 
+The means are linear in the causes, plus a smooth part where rows pay for it; evidence decides how strongly each cause
+acts (`class_regression`). Far from the data they are linear.
+
 References:
     Deep Backtracking Counterfactuals for Causally Compliant Explanations (Kladny et al., 2024), eq. 15.
 """
@@ -17,41 +20,47 @@ References:
 __all__ = ["Categorical"]
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from deepbc._validation import check_between, check_units
+from deepbc._validation import check_between, check_count, check_units
 from deepbc.data.variables import Family
 from deepbc.errors import SettingError
 from deepbc.mechanisms.base import FitOutcome, held_out_gain
-from deepbc.mechanisms.bhhh import fit_bhhh
+from deepbc.mechanisms.class_posterior import log_mass_of, region_of
+from deepbc.mechanisms.class_regression import ClassRegression, ClassRows, fit_classes, fit_linear
 from deepbc.mechanisms.discrete import Discrete
 from deepbc.mechanisms.links import Inputs
-from deepbc.mechanisms.regions import Interval, Region, Wedge
+from deepbc.mechanisms.regions import Interval, Region
+from deepbc.nn.bumps import Bumps
 from deepbc.nn.conditioner import Conditioner, Constant, Parameters
 from deepbc.nn.mlp_jacobian import ALL, Moving
-from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, log_mass
 from deepbc.training.trainer import Split, Train
 
-# Rows from which the linear part is found, rows per chunk, and the ridge penalty of its slopes, in rows.
-ROWS_FOR_A_START, ROWS_AT_A_TIME, RIDGE = 100_000, 4096, 1.0
-# The network is kept if it gains so many nats and, by the one-standard-error rule, more than its error.
-LEAST_GAIN = 3e-4
+# A cause whose scaled values have a larger kurtosis than this is seen through `asinh`; a normal variable has 3.
+LARGEST_KURTOSIS = 6.0
+# No more rows than this are learned from, but by the network.
+MOST_ROWS = 50_000
+# From so many rows to learn from on a network is tried. It is kept if it gains so many nats a row and, by the
+# one-standard-error rule (Breiman et al., 1984), more than its error.
+NETWORK_ROWS, LEAST_GAIN = 3000, 0.003
 
 
 class Categorical(Discrete):
     """Creates the law of a category, the default mechanism of labels, truth values and columns of two values.
 
     Args:
-        hidden: The units of each hidden layer of the network beside the linear part; none leaves that alone.
+        points: The most points that span the smooth part beside the linear one; with 0 there is none.
+        hidden: The units of each hidden layer of the network that is tried where rows are many; none leaves it out.
         temperature: The temperature of the smooth stand-in, where there are too many classes upstream to try them all.
         offset: The constant that the largest has to exceed.
 
     Example:
         >>> Categorical()
-        Categorical(hidden=(32, 32), temperature=0.1, offset=1.0)
+        Categorical(points=96, hidden=(32, 32), temperature=0.1, offset=1.0)
     """
 
     domain = "category"
@@ -62,19 +71,32 @@ class Categorical(Discrete):
     cuts: Tensor
     bent: Tensor
 
-    def __init__(self, *, hidden: Sequence[int] = (32, 32), temperature: float = 0.1, offset: float = 1.0) -> None:
+    def __init__(
+        self, *, points: int = 96, hidden: Sequence[int] = (32, 32), temperature: float = 0.1, offset: float = 1.0
+    ) -> None:
         super().__init__()
         self.hidden = check_units(hidden, "Categorical hidden")
+        check_count(points, "Categorical points", least=0)
         check_between(temperature, 0.0, torch.inf, "Categorical temperature")
         check_between(offset, 0.0, torch.inf, "Categorical offset")
-        self.temperature, self.offset = temperature, offset
+        self.points, self.temperature, self.offset = points, temperature, offset
 
     @property
     def shifts(self) -> bool:
-        return not self.bent and not any(each.latent.bounded and not each.discrete for each in self.bound.parents)
+        bounded = any(each.latent.bounded and not each.discrete for each in self.bound.parents)
+
+        return not self.bumps.used and not self.bent and not bounded
 
     def settings(self) -> dict[str, Any]:
-        return {"hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}
+        return {"points": self.points, "hidden": self.hidden, "temperature": self.temperature, "offset": self.offset}
+
+    @classmethod
+    def read_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        # Before there was a smooth part.
+        return {"points": 0, **settings}
+
+    def read_weights(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**{f"bumps.{key}": tensor for key, tensor in self.bumps.state_dict().items()}, **tensors}
 
     def _build(self, family: Family, generator: Generator) -> None:
         levels, name = family.child.levels, family.child.name
@@ -86,6 +108,7 @@ class Categorical(Discrete):
         parents, scores = family.parents_dim, family.child.dim
         self.ordered = levels.ordered
         self.inputs = Inputs(family.parents)
+        self.bumps = Bumps(parents, scores, self.points)
         self.network: Parameters
         if parents:
             self.network = Conditioner(1, parents, scores, self.hidden, generator)
@@ -100,16 +123,21 @@ class Categorical(Discrete):
         self.widened = nn.Parameter(torch.zeros(max(0, len(self.cuts) - 1), dtype=torch.float64))
 
     def _means(self, parents: Tensor) -> Tensor:
-        """What the noises add to, with shape `(*batch, noise)`: the linear part, and what the network adds."""
+        """What the noises add to, with shape `(*batch, noise)`: linear and smooth part, and what the network adds."""
         scaled = self.inputs.inward(parents)
-        linear = self.shift + scaled @ self.slope
+        means = self.shift + scaled @ self.slope
+        if self.bumps.used:
+            means = means + self.bumps(scaled)
 
-        return linear + self.network(scaled, slice(None)).squeeze(-2) if self.bent else linear
+        return means + self.network(scaled, slice(None)).squeeze(-2) if self.bent else means
 
     def _means_and_jacobian(self, parents: Tensor, moving: Moving) -> tuple[Tensor, Tensor]:
         """The means, and their derivatives by the parents that move, with shape `(rows, noise, moving)`."""
         scaled, into = self.inputs.inward_and_derivative(parents)
         means, slopes = self.shift + scaled @ self.slope, self.slope[moving].mT.expand(len(parents), -1, -1)
+        if self.bumps.used:
+            smooth, steep = self.bumps.derive(scaled, moving)
+            means, slopes = means + smooth, slopes + steep
         if self.bent and isinstance(self.network, Conditioner):
             added, turned = self.network.derive(scaled, moving)
             means, slopes = means + added, slopes + turned
@@ -141,7 +169,7 @@ class Categorical(Discrete):
             ends = self._ends()
             return Interval(ends[lower.long()] - means, ends[upper.long() + 1] - means)
 
-        return _region_of(lower, means, self.offset)
+        return region_of(lower, means, self.offset)
 
     def _hard(self, u: Tensor, parents: Tensor) -> Tensor:
         g = self._means(parents) + u
@@ -161,99 +189,100 @@ class Categorical(Discrete):
 
         return (torch.cat([base, g], dim=-1) / self.temperature).softmax(-1)[..., 1:]
 
+    def loss(self, x: Tensor, parents: Tensor) -> Tensor:
+        if self.ordered or not self.training:
+            return super().loss(x, parents)
+
+        return -log_mass_of(x, self._means(parents), self.offset)
+
     def _fit(self, rows: Split, train: Train) -> FitOutcome:
-        self._start(rows.x, rows.parents)
-        linear = self._held_out(rows)
-        if not self.parents_dim or not self.hidden:
-            self._start_from_all(rows)
-            return FitOutcome(linear)
-
-        start = {key: each.clone() for key, each in self.state_dict().items()}
-        self.bent.fill_(True)
-        network = train(self, "network")
-        gain, error = held_out_gain(linear, network)
-        pays = gain > max(LEAST_GAIN, error)
-        if not pays:
-            self.load_state_dict(start)
-            self._start_from_all(rows)
-
-        note = f"network {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats"
-
-        return FitOutcome(network if pays else linear, (note,))
-
-    def _start_from_all(self, rows: Split) -> None:
-        """Takes the linear part, once it is chosen, from all rows."""
-        self._start(torch.cat([rows.x, rows.held_x]), torch.cat([rows.parents, rows.held_parents]))
-
-    @torch.no_grad()
-    def _held_out(self, rows: Split) -> Tensor:
+        """Chooses by the rows to learn from; then the weights come from all rows, unless a network does better."""
         self.requires_grad_(False)
+        found, metric, held_out = self._learn(rows)
+        if self.parents_dim and self.hidden and len(rows.kept) >= NETWORK_ROWS:
+            start = {key: each.clone() for key, each in self.state_dict().items()}
+            # Beside a smooth part it would learn next to nothing.
+            with torch.no_grad():
+                self._take(fit_linear(self._rows(rows.x[:MOST_ROWS], rows.parents[:MOST_ROWS], metric)), metric)
+            self.bent.fill_(True)
+            network = train(self.requires_grad_(True), "network")
+            gain, error = held_out_gain(held_out, network)
+            pays = gain > max(LEAST_GAIN, error)
+            notes = (
+                *found.notes,
+                f"network {'kept' if pays else 'left out'}: held-out gain {gain:.4f} ± {error:.4f} nats",
+            )
+            if pays:
+                return FitOutcome(network, notes)
+            self.load_state_dict(start)
+            found = replace(found, notes=notes)
 
-        return self.loss(rows.held_x, rows.held_parents)
+        with torch.no_grad():
+            everything = torch.cat([rows.kept, rows.held])[:MOST_ROWS]
+            self._take(fit_classes(self._rows(*rows.of(everything), metric), self.points, found), metric)
+
+        return FitOutcome(held_out, found.notes)
 
     @torch.no_grad()
-    def _start(self, x: Tensor, parents: Tensor) -> None:
-        """Takes the scales from the data, and the linear part from maximum likelihood."""
+    def _learn(self, rows: Split) -> tuple[ClassRegression, Tensor, Tensor]:
+        """Fits the means by the rows to learn from; returns what was found, its metric and the held-out losses."""
+        x, parents = rows.x[:MOST_ROWS], rows.parents[:MOST_ROWS]
         self.inputs.calibrate(parents)
-        known = torch.cat([x, self.inputs.inward(parents)], dim=-1)[:ROWS_FOR_A_START]
-        # Rows that are alike count as often as there are; without parents they are as many as classes.
-        unique, counts = known.unique(dim=0, return_counts=True)
-        x, inputs = unique.split([x.shape[-1], known.shape[-1] - x.shape[-1]], dim=-1)
-        counts = counts.to(inputs.dtype)
-        if self.ordered:
-            self._start_ordered(x, inputs, counts)
-        else:
-            self._start_unordered(x, inputs, counts)
+        metric, squashed = self._metric(parents)
+        self.bumps.see(metric, squashed)
+        found = fit_classes(self._rows(x, parents, metric), self.points)
+        self._take(found, metric)
 
-    def _start_unordered(self, x: Tensor, inputs: Tensor, counts: Tensor) -> None:
-        design = torch.cat([torch.ones_like(inputs[:, :1] if inputs.shape[-1] else x[:, :1]), inputs], dim=-1)
-        noises = x.shape[-1]
+        return found, metric, self.loss(rows.held_x, rows.held_parents)
 
-        def losses(weights: Tensor) -> tuple[Tensor, Tensor]:
-            means = design @ weights.reshape(design.shape[-1], noises)
-            pairs = zip(x.split(ROWS_AT_A_TIME), means.split(ROWS_AT_A_TIME), strict=True)
-            regions = [_region_of(*pair, self.offset) for pair in pairs]
-            mass = torch.cat([region.log_mass() for region in regions])
-            # The slope of the logarithm of a mass by the means is the mean of the noise.
-            rise = torch.cat([region.mean() for region in regions])
+    def _rows(self, x: Tensor, parents: Tensor, metric: Tensor) -> ClassRows:
+        """Rows as the regression takes them."""
+        scaled = self.inputs.inward(parents)
+        codes = x[:, 0].long() if self.ordered else _places(x)
+        labels = len(self.cuts) + 1 if self.ordered else x.shape[-1] + 1
 
-            return -mass, -(design.unsqueeze(-1) * rise.unsqueeze(-2)).flatten(1)
+        return ClassRows(
+            codes, labels, self.ordered, self.offset, self.bumps.seen(scaled), scaled @ metric, self.inputs.dims
+        )
 
-        start = design.new_zeros(design.shape[-1] * noises)
-        ridge = torch.full_like(start, RIDGE)
-        ridge[:noises] = 0.0
-        weights = fit_bhhh(losses, start, counts, ridge).reshape(design.shape[-1], noises)
-        self.shift.copy_(weights[0])
-        self.slope.copy_(weights[1:])
+    def _take(self, found: ClassRegression, metric: Tensor) -> None:
+        """Puts what was found into the law."""
+        self.shift.copy_(found.constant)
+        self.slope.copy_(metric @ found.slope)
+        self.cuts.copy_(found.others)
+        self.bumps.set(found.basis.points, found.weight, found.hyper.lengths)
 
-    def _start_ordered(self, x: Tensor, inputs: Tensor, counts: Tensor) -> None:
-        codes, cuts = x.squeeze(-1).long(), len(self.cuts)
-        share = torch.zeros(cuts + 1, dtype=counts.dtype, device=x.device).index_add(0, codes, counts)
-        first = torch.special.ndtri((share.cumsum(0) / share.sum())[:-1])
+    def _metric(self, parents: Tensor) -> tuple[Tensor, Tensor]:
+        """What brings scaled parents to inputs of which a priori all are alike, and which have heavy tails.
 
-        def losses(weights: Tensor) -> tuple[Tensor, Tensor]:
-            inner, slope = weights.split([cuts, inputs.shape[-1]])
-            outer = inner.new_full((1,), torch.inf)
-            ends, means = torch.cat([-outer, inner, outer]), inputs @ slope
-            low, high = ends[codes] - means, ends[codes + 1] - means
-            mass = log_mass(low, high)
-            rise = [torch.exp(-0.5 * end.square() - LOG_SQRT_2PI - mass) for end in (low, high)]
-            places = torch.arange(cuts, device=x.device)
-            by_cut = torch.where(codes[:, None] == places + 1, rise[0][:, None], 0.0)
-            by_cut = by_cut - torch.where(codes[:, None] == places, rise[1][:, None], 0.0)
+        The indicators of labels are brought to coordinates in which all labels, the first too, are equally far from
+        each other, and their total variance is one.
+        """
+        metrics = []
+        columns = parents.split(self.inputs.dims, dim=-1) if self.inputs.dims else ()
+        for each, part in zip(self.bound.parents, columns, strict=True):
+            metric = torch.eye(each.dim, dtype=parents.dtype, device=parents.device)
+            if each.levels and each.dim > 1:
+                spread = part.std(0, correction=0)
+                share = torch.cat([1 - part.mean(0).sum(-1, keepdim=True), part.mean(0)])
+                variance = (1 - share.square().sum()).clamp_min(1e-3)
+                metric = spread.where(spread > 0, 1.0)[:, None] * torch.linalg.cholesky(metric + 1) / variance.sqrt()
+            metrics.append(metric)
 
-            return -mass, torch.cat([by_cut, (rise[1] - rise[0])[:, None] * inputs], dim=-1)
+        metric = torch.block_diag(*metrics) if metrics else parents.new_zeros(0, 0)
+        scaled = self.inputs.inward(parents)
+        away = scaled - scaled.mean(0)
+        heavy = away.pow(4).mean(0) > LARGEST_KURTOSIS * away.square().mean(0).square()
 
-        ridge = torch.cat([torch.zeros_like(first), torch.full_like(inputs[0], RIDGE)])
-        weights = fit_bhhh(losses, torch.cat([first, torch.zeros_like(inputs[0])]), counts, ridge)
-        self.cuts.copy_(weights[:cuts])
-        self.slope.copy_(weights[cuts:, None])
+        return metric, heavy & self._numbers()
+
+    def _numbers(self) -> Tensor:
+        """Which components of the parents are no indicators of labels, with shape `(parents,)`."""
+        numbers = [torch.full((each.dim,), each.levels is None) for each in self.bound.parents]
+
+        return torch.cat(numbers).to(self.slope.device) if numbers else torch.zeros(0, dtype=torch.bool)
 
 
-def _region_of(x: Tensor, means: Tensor, offset: float) -> Region:
-    """The region of a class without order; that of one of two is an interval."""
-    if means.shape[-1] > 1:
-        return Wedge(x, means, offset)
-
-    end = offset - means
-    return Interval(torch.where(x > 0.5, end, -torch.inf), torch.where(x > 0.5, torch.inf, end))
+def _places(x: Tensor) -> Tensor:
+    """The places of labels that came as indicators of all but the first."""
+    return torch.cat([x.new_full((len(x), 1), 0.5), x], dim=-1).argmax(-1)

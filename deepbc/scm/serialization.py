@@ -193,7 +193,9 @@ def _made(record: _Mechanism, where: str) -> Mechanism:
 
     settings = {key: _read_setting(value, where) for key, value in record.settings.items()}
 
-    return Mechanism.kinds[record.kind](**settings)
+    kind = Mechanism.kinds[record.kind]
+
+    return kind(**kind.read_settings(settings))
 
 
 def _read_setting(value: Any, where: str) -> Any:
@@ -206,6 +208,7 @@ def _read_setting(value: Any, where: str) -> Any:
 
 
 def _load_weights(mechanisms: Mapping[str, Mechanism], tensors: Mapping[str, Tensor], where: str) -> None:
+    tensors = _of_today(mechanisms, tensors, where)
     states = {name: mechanism.state_dict() for name, mechanism in mechanisms.items()}
     expected = {f"{name}/{key}": tuple(tensor.shape) for name, state in states.items() for key, tensor in state.items()}
     came = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
@@ -219,3 +222,18 @@ def _load_weights(mechanisms: Mapping[str, Mechanism], tensors: Mapping[str, Ten
             if not mechanism.given and not tensors[f"{name}/{key}"].isfinite().all():
                 raise StorageError(f"{where}: the weights {key!r} of {name!r} are not finite. Fit the model again.")
         mechanism.load_state_dict({key: tensors[f"{name}/{key}"] for key in states[name]})
+
+
+def _of_today(mechanisms: Mapping[str, Mechanism], tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Weights as today's mechanisms have them, each of which reads those that earlier versions saved."""
+    # Names of variables may hold slashes; a key of a weight holds none.
+    split = [(*key.rpartition("/")[::2], tensor) for key, tensor in tensors.items()]
+    found = {key: tensor for key, tensor in tensors.items() if key.rpartition("/")[0] not in mechanisms}
+    for name, mechanism in mechanisms.items():
+        try:
+            read = mechanism.read_weights({key: tensor for of, key, tensor in split if of == name})
+        except StorageError as error:
+            raise StorageError(f"{where}: variable {name!r} {error}") from error
+        found |= {f"{name}/{key}": tensor for key, tensor in read.items()}
+
+    return found

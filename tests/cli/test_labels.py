@@ -16,10 +16,10 @@ bounds:
   visits: [0, null]
 mechanisms:
   age: {kind: Linear}
-  job: {kind: Categorical, hidden: []}
+  job: {kind: Categorical, points: 0, hidden: []}
   visits: {kind: Integer, law: {kind: Linear}}
-  grade: {kind: Categorical, hidden: []}
-  member: {kind: Categorical, hidden: []}
+  grade: {kind: Categorical, points: 0, hidden: []}
+  member: {kind: Categorical, points: 0, hidden: []}
   income: {kind: Linear}
 """
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_asked_of_labels_exits_with_2(folder, tmp_path, words, pa
         (("law: {kind: Linear}", "law: {kind: Categorical}"), "line 10: mechanisms.visits: Integer law"),
         (("income: {kind: Linear}", "income: {kind: Integer}"), "Variable 'income': expected whole numbers"),
         (
-            ("job: {kind: Categorical, hidden: []}", "job: {kind: Linear}"),
+            ("job: {kind: Categorical, points: 0, hidden: []}", "job: {kind: Linear}"),
             "its column holds labels, and Linear() is a law",
         ),
         (("visits: [0, null]", "job: [0, null]"), "a category has levels, not bounds"),

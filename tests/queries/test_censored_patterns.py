@@ -218,7 +218,7 @@ def test_censored_and_discrete_causes_are_searched_together():
     k = np.array(["r", "s", "t"], dtype=object)[np.digitize(a + draw.normal(size=600), [-0.5, 0.6])]
     c = (a + 1.2 * (k == "t") + 0.5 * draw.normal(size=600)).clip(0.2)
     data = {"a": a, "k": k, "c": c, "y": c + 0.8 * (k == "s") + 0.5 * draw.normal(size=600)}
-    laws = {"a": bc.Linear(), "k": bc.Categorical(hidden=[]), "c": bc.Linear(), "y": bc.Linear()}
+    laws = {"a": bc.Linear(), "k": bc.Categorical(points=0, hidden=[]), "c": bc.Linear(), "y": bc.Linear()}
     graph = bc.CausalGraph.parse("a -> k; a, k -> c; k, c -> y")
     scm = bc.SCM(graph, laws, types={"c": "censored"})
     scm.fit(data, progress=False)

@@ -52,7 +52,7 @@ def chances_of(kind, means):
 def simulate(seed, rows=800):
     """A model of a random graph of numbers and categories, and the rows it was fitted to."""
     graph, frame, types, chances = draw_graph(seed, rows)
-    laws = {name: bc.Categorical(hidden=[]) if name in chances else bc.Linear() for name in graph}
+    laws = {name: bc.Categorical(points=0, hidden=[]) if name in chances else bc.Linear() for name in graph}
     scm = bc.SCM(graph, laws, types=types)
     scm.fit(frame, progress=False)
     return scm, frame

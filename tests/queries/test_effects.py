@@ -20,8 +20,8 @@ def model():
     frame = pd.DataFrame({"dose": dose, "cured": cured, "ward": ward, "stay": stay})
     laws = {
         "dose": bc.Linear(),
-        "cured": bc.Categorical(hidden=[]),
-        "ward": bc.Categorical(hidden=[]),
+        "cured": bc.Categorical(points=0, hidden=[]),
+        "ward": bc.Categorical(points=0, hidden=[]),
         "stay": bc.Linear(),
     }
     scm = bc.SCM(bc.CausalGraph.parse("dose -> cured; dose -> ward; dose, cured -> stay"), laws)

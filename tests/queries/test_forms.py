@@ -14,7 +14,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 # age -> job; age -> visits; job, visits -> income
 GRAPH = bc.CausalGraph.parse("age -> job; age -> visits; job, visits -> income; v -> income")
-LAWS = {"age": bc.Linear(), "job": bc.Categorical(hidden=[]), "income": bc.Linear(), "v": bc.Linear()}
+LAWS = {"age": bc.Linear(), "job": bc.Categorical(points=0, hidden=[]), "income": bc.Linear(), "v": bc.Linear()}
 NAMES = ["age", "job", "visits", "v[0]", "v[1]", "income"]
 
 

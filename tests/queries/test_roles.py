@@ -14,7 +14,7 @@ def scm():
     a, c = stream.normal(size=300), stream.choice(["u", "v"], 300)
     b = a + stream.normal(size=300)
     y = b + (c == "u") + stream.normal(size=300)
-    laws = {name: bc.Linear() for name in "abyz"} | {"c": bc.Categorical(hidden=[])}
+    laws = {name: bc.Linear() for name in "abyz"} | {"c": bc.Categorical(points=0, hidden=[])}
     model = bc.SCM(bc.CausalGraph.parse("a -> b -> y; c -> y; y -> z"), laws)
     model.fit({"a": a, "b": b, "c": c, "y": y, "z": y + stream.normal(size=300)})
     return model

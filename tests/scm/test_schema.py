@@ -17,7 +17,7 @@ def scm():
         "c": stream.choice(["a", "b", "c"], 200),
         "k": stream.integers(0, 9, 200),
     }
-    laws = {"x": bc.Linear(), "c": bc.Categorical(hidden=[]), "k": bc.Integer(bc.Linear())}
+    laws = {"x": bc.Linear(), "c": bc.Categorical(points=0, hidden=[]), "k": bc.Integer(bc.Linear())}
     fitted = bc.SCM(bc.CausalGraph({"x": [], "c": [], "k": []}), laws, bounds={"x": (0, 1)})
     fitted.fit(data)
     return fitted
