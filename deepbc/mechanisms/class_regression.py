@@ -23,6 +23,7 @@ from torch import Tensor
 from deepbc.mechanisms.class_posterior import ClassPosterior, Likelihood, Ordered, Unordered
 from deepbc.numerics.gp_regression import CONSTANT, Basis, Hyperparameters, span
 from deepbc.numerics.probit_evidence import ClassHyperparameters, evidence_rows, find_class_hyperparameters
+from deepbc.numerics.radial_kernels import KERNELS
 from deepbc.numerics.seeding import generator
 
 # The row that each label counts as beside those it has.
@@ -229,7 +230,9 @@ def _candidate(rows: ClassRows, points: int, *, smooth: bool) -> _Candidate:
 
 def _span(rows: ClassRows, hyper: ClassHyperparameters, points: int) -> Basis:
     # The noise of a class has unit variance; slopes are in what the trend sees.
-    return span(rows.seen, Hyperparameters(hyper.lengths, hyper.smooth, 1.0, 1.0, hyper.log_evidence), points)
+    return span(
+        rows.seen, Hyperparameters(hyper.lengths, hyper.smooth, 1.0, 1.0, hyper.log_evidence, KERNELS[0]), points
+    )
 
 
 def _weigh(
