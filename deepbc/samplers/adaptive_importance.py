@@ -25,10 +25,9 @@ from torch import Tensor
 
 from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
-from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
 from deepbc.samplers.laplace import laplace_approximation
 from deepbc.samplers.mixture import Mixture, systematic
-from deepbc.samplers.pareto import pareto_k, pareto_reliable
+from deepbc.samplers.pareto import pareto_reliable
 from deepbc.samplers.settings import SETTINGS
 from deepbc.samplers.target import Standardized
 
@@ -40,20 +39,25 @@ class WeightedDraws:
     Args:
         y: The draws, with shape `(rows, draws, free)`.
         log_prob: Their log-densities, with shape `(rows, draws)`.
-        log_weight: The logarithms of their weights, with shape `(rows, draws)`.
+        log_mixture: The log-densities of the mixture, with shape `(rows, draws)`.
         mixture: What they were drawn from.
         fitted: The part of the mixture that was fitted last.
     """
 
     y: Tensor
     log_prob: Tensor
-    log_weight: Tensor
+    log_mixture: Tensor
     mixture: Mixture
     fitted: Mixture
 
     def select(self, rows: Tensor) -> "WeightedDraws":
         """Takes the given rows."""
         return select(self, rows)
+
+    @property
+    def log_weight(self) -> Tensor:
+        """The logarithms of the weights, with shape `(rows, draws)`."""
+        return self.log_prob - self.log_mixture
 
     @property
     def count(self) -> int:
@@ -72,7 +76,7 @@ class WeightedDraws:
 
     def reliable(self) -> Tensor:
         """Which rows have weights without heavy tails, by the Pareto diagnostic."""
-        return pareto_reliable(pareto_k(self.log_weight), self.count)
+        return pareto_reliable(self.log_weight)
 
     def resample(self, samples: int, streams: Streams) -> tuple[Tensor, Tensor]:
         """Draws without weights, in random order.
@@ -114,9 +118,7 @@ def more_draws(
     """Makes a round of draws, of the mixture fitted to those so far, for so many samples a row."""
     if draws is None:
         return _first_draws(target, samples, streams)
-    fitted = draws.fitted.fitted(draws.y, draws.log_weight)
-    if number == 1:
-        fitted = _with_modes(target, draws, fitted)
+    fitted = _with_heaviest(draws, draws.fitted.fitted(draws.y, draws.log_weight))
 
     return _add(target, draws, fitted, _size(samples), streams, number)
 
@@ -132,32 +134,19 @@ def _add(
     y = part.draw(count, streams, purpose)
     share = y.new_full((len(y), 1), count / (draws.count + count))
     mixture = draws.mixture.join(part, share) if draws.count else part
-    y, log_prob = torch.cat([draws.y, y], dim=1), torch.cat([draws.log_prob, target.log_probs(y)], dim=1)
+    old = torch.logaddexp(draws.log_mixture + torch.log1p(-share), part.log_prob(draws.y) + share.log())
+    log_mixture = torch.cat([old, mixture.log_prob(y)], dim=1)
+    log_prob = torch.cat([draws.log_prob, target.log_probs(y)], dim=1)
 
-    return WeightedDraws(y, log_prob, log_prob - mixture.log_prob(y), mixture, part)
+    return WeightedDraws(torch.cat([draws.y, y], dim=1), log_prob, log_mixture, mixture, part)
 
 
-def _with_modes(target: Standardized, draws: WeightedDraws, fitted: Mixture) -> Mixture:
-    """Adds Laplace approximations at modes that draws of large weight lead to, where these are new and have mass."""
-    rows, free = target.rows, target.free
-    log_weight, starts = draws.log_weight.clone(), []
-    for _ in range(SETTINGS.starts):
-        start = draws.y.gather(1, log_weight.argmax(-1)[:, None, None].expand(-1, 1, free))
-        near = (draws.y - start).square().sum(-1) < SETTINGS.start_distance**2
-        log_weight = log_weight.masked_fill(near, -torch.inf)
-        starts.append(start)
-    every = torch.arange(rows, device=log_weight.device).repeat_interleave(len(starts))
-    found = laplace_approximation(target.select(every), torch.cat(starts, dim=1).flatten(0, 1))
-    mode, root = (each.reshape(rows, len(starts), *each.shape[1:]) for each in found)
+def _with_heaviest(draws: WeightedDraws, fitted: Mixture) -> Mixture:
+    """Adds a component at the draw of largest weight, as wide as a part of that which is likeliest there."""
+    row = torch.arange(len(draws.y), device=draws.y.device)
+    heaviest = draws.y[row, draws.log_weight.argmax(-1)].unsqueeze(1)
+    component = draws.fitted.log_parts(heaviest).squeeze(1).argmax(-1)
+    root = SETTINGS.new_scale * draws.fitted.root[row, component].unsqueeze(1)
+    share = torch.full_like(heaviest[..., 0], SETTINGS.new_share)
 
-    evidence = target.log_probs(mode) + torch.linalg.slogdet(root)[1] + free * LOG_SQRT_2PI
-    little = evidence < draws.log_evidence.unsqueeze(-1) + math.log(SETTINGS.least_mass)
-    known, known_root = draws.fitted.mean, draws.fitted.root
-    for j in range(len(starts)):
-        apart = torch.linalg.solve(known_root, (mode[:, j : j + 1] - known).unsqueeze(-1)).squeeze(-1)
-        little[:, j] |= (apart.norm(dim=-1) < SETTINGS.mode_distance).any(-1)
-        known, known_root = torch.cat([known, mode[:, j : j + 1]], 1), torch.cat([known_root, root[:, j : j + 1]], 1)
-    none = little.all(-1, keepdim=True)
-    log_weight = torch.where(none, 0.0, evidence.masked_fill(little, -torch.inf)).log_softmax(-1)
-
-    return fitted.join(Mixture(mode, root, log_weight), torch.where(none, 0.0, SETTINGS.modes_share))
+    return fitted.join(Mixture(heaviest, root, torch.zeros_like(share)), share)

@@ -17,6 +17,8 @@ from torch import Tensor
 
 # The shape above which weights are not reliable, and the excess of the largest weights below which they are the same.
 MAX_K, SAME = 0.7, 1e-10
+# A part of the mass that no sample of a hundred notices.
+NO_MASS = 0.01
 # The weakly informative prior of the shape, and its weight in draws (Vehtari et al., appendix C).
 PRIOR_K, PRIOR_DRAWS = 0.5, 10
 
@@ -31,7 +33,7 @@ def pareto_k(log_weights: Tensor) -> Tensor:
         The shape, with shape `(rows,)`: minus infinity where the largest weights are the same, NaN where there are none.
     """
     count = log_weights.shape[-1]
-    tail = math.ceil(min(0.2 * count, 3 * math.sqrt(count)))
+    tail = _tail(count)
     largest = log_weights.topk(tail + 1).values.flip(-1)
     weights = (largest - largest[:, -1:]).exp()
     excess = weights[:, 1:] - weights[:, :1]
@@ -51,6 +53,19 @@ def pareto_k(log_weights: Tensor) -> Tensor:
     return torch.where(same, -torch.inf, (tail * k + PRIOR_DRAWS * PRIOR_K) / (tail + PRIOR_DRAWS))
 
 
-def pareto_reliable(k: Tensor, count: int) -> Tensor:
-    """Whether so many draws are enough for weights of these shapes."""
-    return k <= min(MAX_K, 1 - 1 / math.log10(count))
+def pareto_reliable(log_weights: Tensor) -> Tensor:
+    """Which rows have reliable weights: of a light tail, or of a tail whose excess holds next to none of their mass.
+
+    Args:
+        log_weights: Their logarithms, with shape `(rows, draws)`.
+    """
+    count = log_weights.shape[-1]
+    largest = log_weights.softmax(-1).topk(_tail(count) + 1).values
+    excess = (largest - largest[:, -1:]).sum(-1)
+
+    return (pareto_k(log_weights) <= min(MAX_K, 1 - 1 / math.log10(count))) | (excess <= NO_MASS)
+
+
+def _tail(count: int) -> int:
+    """How many of so many weights are large."""
+    return math.ceil(min(0.2 * count, 3 * math.sqrt(count)))

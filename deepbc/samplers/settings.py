@@ -21,11 +21,8 @@ class Settings:
         most_prior_draws: The most draws of the prior; one is made for each sample.
         prior_sds: The standard deviations of these: as wide as the prior, and wider, for distances with heavier tails.
         rounds: The most rounds.
-        starts: The draws of largest weight from which other modes are sought.
-        start_distance: How far apart these are at least.
-        mode_distance: How far apart modes are at least, in standard deviations of either.
-        least_mass: The least mass of another mode, relative to all that is known.
-        modes_share: The share of other modes in a round.
+        new_scale: The scale of a component that a round adds, in that of the one it is taken from.
+        new_share: The share of that component in the draws of the round.
         effective: The relative effective size at which draws are enough; a row is trusted from a little less.
         trusted: The relative effective size from which samples are trusted, that of the design.
         most_chains: The most chains of a row; above, each yields several samples.
@@ -51,12 +48,9 @@ class Settings:
     least_draws: int = 64
     most_prior_draws: int = 1024
     prior_sds: tuple[float, ...] = (1.0, 2.0)
-    rounds: int = 5
-    starts: int = 4
-    start_distance: float = 1.0
-    mode_distance: float = 2.0
-    least_mass: float = 1e-3
-    modes_share: float = 0.5
+    rounds: int = 16
+    new_scale: float = 0.5
+    new_share: float = 0.2
     effective: float = 0.85
     trusted: float = 0.8
     most_chains: int = 256
