@@ -142,11 +142,11 @@ def _add(
 
 
 def _with_heaviest(draws: WeightedDraws, fitted: Mixture) -> Mixture:
-    """Adds a component at the draw of largest weight, as wide as a part of that which is likeliest there."""
+    """Adds a component at the draw of largest weight, narrower than that which is likeliest there."""
     row = torch.arange(len(draws.y), device=draws.y.device)
     heaviest = draws.y[row, draws.log_weight.argmax(-1)].unsqueeze(1)
     component = draws.fitted.log_parts(heaviest).squeeze(1).argmax(-1)
     root = SETTINGS.new_scale * draws.fitted.root[row, component].unsqueeze(1)
     share = torch.full_like(heaviest[..., 0], SETTINGS.new_share)
 
-    return fitted.join(Mixture(heaviest, root, torch.zeros_like(share)), share)
+    return fitted.largest(SETTINGS.most_components - 1).join(Mixture(heaviest, root, torch.zeros_like(share)), share)

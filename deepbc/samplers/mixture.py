@@ -54,6 +54,13 @@ class Mixture:
 
         return Mixture(*(torch.cat(each, dim=1) for each in parts))
 
+    def largest(self, count: int) -> "Mixture":
+        """The components of largest weight, so many at most."""
+        row = torch.arange(len(self.mean), device=self.mean.device).unsqueeze(-1)
+        kept = self.log_weight.topk(min(count, self.mean.shape[1]), dim=-1).indices.sort(-1).values
+
+        return Mixture(self.mean[row, kept], self.root[row, kept], self.log_weight[row, kept].log_softmax(-1))
+
     def draw(self, count: int, streams: Streams, *purpose: str | int) -> Tensor:
         """Draws points, the number from each component in proportion to its weight, `(rows, count, free)`."""
         rows, components, free = self.mean.shape

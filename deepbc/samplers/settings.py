@@ -21,6 +21,7 @@ class Settings:
         most_prior_draws: The most draws of the prior; one is made for each sample.
         prior_sds: The standard deviations of these: as wide as the prior, and wider, for distances with heavier tails.
         rounds: The most rounds.
+        most_components: The most components that are fitted in a round; those of earlier rounds stay in the mixture.
         new_scale: The scale of a component that a round adds, in that of the one it is taken from.
         new_share: The share of that component in the draws of the round.
         effective: The relative effective size at which draws are enough; a row is trusted from a little less.
@@ -48,7 +49,8 @@ class Settings:
     least_draws: int = 64
     most_prior_draws: int = 1024
     prior_sds: tuple[float, ...] = (1.0, 2.0)
-    rounds: int = 16
+    rounds: int = 24
+    most_components: int = 4
     new_scale: float = 0.5
     new_share: float = 0.2
     effective: float = 0.85
