@@ -68,4 +68,4 @@ def pareto_reliable(log_weights: Tensor) -> Tensor:
 
 def _tail(count: int) -> int:
     """How many of so many weights are large."""
-    return math.ceil(min(0.2 * count, 3 * math.sqrt(count)))
+    return math.floor(min(0.2 * count, 3 * math.sqrt(count)))
