@@ -9,7 +9,7 @@ coordinate says nothing.
 __all__ = ["SampleTarget", "SampledWorlds"]
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 import torch
@@ -28,7 +28,8 @@ from deepbc.queries.question import Question
 from deepbc.queries.roles import Roles
 from deepbc.queries.search_model import relaxed
 from deepbc.queries.worlds import Columns
-from deepbc.samplers import Hamiltonian, Sampler
+from deepbc.samplers import Sampler
+from deepbc.samplers.adaptive_importance import log_evidence
 from deepbc.samplers.target import Draws, Target
 from deepbc.scm import SCM
 from deepbc.scm.completion import (
@@ -54,13 +55,15 @@ class SampledWorlds:
         x: Values, with shape `(samples, rows, value)`.
         u: Noise, with shape `(samples, rows, noise)`.
         rest: Factual noise that was drawn with each sample, of discrete and censored variables.
-        draws: What the sampler says, with the normalising constants where these were asked.
+        draws: What the sampler says.
+        log_evidence: The log normalising constant of each row, with shape `(rows,)`, where that was asked.
     """
 
     x: Columns
     u: Columns
     rest: Columns
     draws: Draws
+    log_evidence: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +179,14 @@ class SampleTarget:
         """
         target = self._target(question, start)
         draws = self.sampler.sample(target, samples, streams, on_progress)
-        if weigh and draws.log_evidence is None:
-            evidence = Hamiltonian().sample(target, samples, streams, lambda: None).log_evidence
-            draws = replace(draws, log_evidence=evidence)
+        evidence = log_evidence(target, samples, streams) if weigh else target.start.new_zeros(question.rows)
 
-        return self._complete(question, target, draws, streams)
+        return self._complete(question, target, draws, streams, evidence)
 
     @torch.no_grad()
-    def _complete(self, question: Question, target: Target, draws: Draws, streams: Streams) -> SampledWorlds:
+    def _complete(
+        self, question: Question, target: Target, draws: Draws, streams: Streams, evidence: Tensor
+    ) -> SampledWorlds:
         """Completes the worlds of samples, as rows, one sample after the other."""
         scm, samples, rows = self.scm, len(draws.v), question.rows
         x, u = repeat(dict(question.x), samples), repeat(dict(question.u), samples)
@@ -204,7 +207,7 @@ class SampleTarget:
         def split(columns: Columns) -> Columns:
             return {name: each.reshape(samples, rows, -1) for name, each in columns.items()}
 
-        return SampledWorlds(split(done.x), split(done.u), split(rest), draws)
+        return SampledWorlds(split(done.x), split(done.u), split(rest), draws, evidence)
 
     def _factual(self, x: Mapping[str, Tensor], samples: int, streams: Streams) -> Columns:
         """Draws the factual noise of variables of atoms that take no part, `(samples * rows, noise)`."""

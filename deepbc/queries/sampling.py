@@ -242,7 +242,7 @@ class _Mixture:
         draws = max(job.samples, LEAST_DRAWS)
         drawn = inner.draw(many.select(kept), start, draws, streams, job.on_progress, weigh=True)
 
-        weight = cost.new_full((cost.numel(),), -torch.inf).index_put((kept,), drawn.draws.log_evidence.to(cost))
+        weight = cost.new_full((cost.numel(),), -torch.inf).index_put((kept,), drawn.log_evidence)
         index = torch.zeros(cost.numel(), dtype=torch.long, device=rows.device)
         index[kept] = torch.arange(len(kept), device=rows.device)
 
@@ -290,7 +290,7 @@ def _mix(drawn: SampledWorlds, weight: Tensor, index: Tensor, job: _Job) -> Samp
         (draws.trusted[index] | ~used).all(-1),
     )
 
-    return SampledWorlds(x, u, rest, told)
+    return SampledWorlds(x, u, rest, told, drawn.log_evidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,22 @@ References:
     Weighted average importance sampling and defensive mixture distributions (Hesterberg, 1995): the part of the prior.
 """
 
-__all__ = ["WeightedDraws", "more_draws"]
+__all__ = ["ImportanceSamples", "WeightedDraws", "importance_samples", "log_evidence"]
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from deepbc.numerics.batched import select
+from deepbc.numerics.batched import map_tensors, select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.laplace import laplace_approximation
 from deepbc.samplers.mixture import Mixture, systematic
 from deepbc.samplers.pareto import pareto_reliable
 from deepbc.samplers.settings import SETTINGS
-from deepbc.samplers.target import Standardized
+from deepbc.samplers.target import Standardized, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +79,71 @@ class WeightedDraws:
         """Which rows have weights without heavy tails, by the Pareto diagnostic."""
         return pareto_reliable(self.log_weight)
 
-    def resample(self, samples: int, streams: Streams) -> tuple[Tensor, Tensor]:
-        """Draws without weights, in random order.
 
-        Returns:
-            The draws, with shape `(rows, samples, free)`, and how many independent ones they are worth, `(rows,)`.
-        """
-        chosen = systematic(self.log_weight, samples, streams, "resample")
-        times = torch.zeros_like(self.log_weight).scatter_add_(-1, chosen, torch.ones_like(chosen).to(self.y))
-        # The variance of a mean: of the weighted draws, and of choosing some of them; all of equal weights are no worse.
-        inverse = (1 / self.relative_size - 1) / self.count + times.square().sum(-1) / samples**2
-        order = streams.uniform(samples, "order").argsort(-1)
-        chosen = chosen.gather(-1, order).unsqueeze(-1).expand(-1, -1, self.y.shape[-1])
+@dataclass(frozen=True, slots=True)
+class ImportanceSamples:
+    """Samples without weights, of one density a row.
 
-        return self.y.gather(1, chosen), 1 / inverse
+    Args:
+        y: The samples, with shape `(rows, samples, free)`.
+        effective: How many independent ones they are worth, with shape `(rows,)`.
+        relative_size: The effective sample size of the weighted draws over their number, with shape `(rows,)`.
+        log_evidence: The log normalising constant, with shape `(rows,)`.
+        reliable: Whether the weights were reliable.
+    """
+
+    y: Tensor
+    effective: Tensor
+    relative_size: Tensor
+    log_evidence: Tensor
+    reliable: Tensor
+
+
+def importance_samples(
+    target: Standardized, samples: int, streams: Streams, on_round: Callable[[], None]
+) -> ImportanceSamples:
+    """Draws samples of each row, in as many rounds as it needs.
+
+    Args:
+        target: The densities.
+        samples: How many samples of each.
+        streams: The random numbers of each row.
+        on_round: To call once for each of the most rounds.
+    """
+    rows, draws = torch.arange(target.rows, device=target.start.device), None
+    done = None
+    for number in range(SETTINGS.rounds):
+        if done is None or len(rows):
+            draws = _first_draws(target, samples, streams) if draws is None else _more_draws(target, draws, samples, streams, number)
+            part = _resample(draws, samples, streams)
+            done = part if done is None else map_tensors(lambda all_, some: all_.index_copy(0, rows, some), done, part)
+            left = (~(part.reliable & (part.effective >= SETTINGS.effective * samples))).nonzero().squeeze(-1)
+            rows, target, streams, draws = rows[left], target.select(left), streams.select(left), draws.select(left)
+        on_round()
+
+    return done
+
+
+@torch.no_grad()
+def log_evidence(target: Target, samples: int, streams: Streams) -> Tensor:
+    """Estimates the log normalising constant of each density, `(rows,)`, by as many draws as for so many samples."""
+    space = Standardized(target)
+
+    return importance_samples(space, samples, streams, lambda: None).log_evidence + target.prior_sd.log().sum()
+
+
+def _resample(draws: WeightedDraws, samples: int, streams: Streams) -> ImportanceSamples:
+    """Draws samples in proportion to the weights, in random order."""
+    chosen = systematic(draws.log_weight, samples, streams, "resample")
+    times = torch.zeros_like(draws.log_weight).scatter_add_(-1, chosen, torch.ones_like(chosen).to(draws.y))
+    # The variance of a mean, relative to that of one sample: of weighted draws, and of choosing some of them.
+    variance = (1 / draws.relative_size - 1) / draws.count + times.square().sum(-1) / samples**2
+    order = streams.uniform(samples, "order").argsort(-1)
+    chosen = chosen.gather(-1, order).unsqueeze(-1).expand(-1, -1, draws.y.shape[-1])
+
+    return ImportanceSamples(
+        draws.y.gather(1, chosen), 1 / variance, draws.relative_size, draws.log_evidence, pareto_reliable(draws.log_weight)
+    )
 
 
 def _first_draws(target: Standardized, samples: int, streams: Streams) -> WeightedDraws:
@@ -107,17 +159,13 @@ def _first_draws(target: Standardized, samples: int, streams: Streams) -> Weight
     count = min(max(samples, SETTINGS.least_draws), SETTINGS.most_prior_draws)
     empty = WeightedDraws(sds.new_zeros(rows, 0, free), sds.new_zeros(rows, 0), sds.new_zeros(rows, 0), prior, prior)
 
-    return _add(
-        target, _add(target, empty, prior, count, streams, "prior"), laplace, _size(samples), streams, 0
-    )
+    return _add(target, _add(target, empty, prior, count, streams, "prior"), laplace, _size(samples), streams, 0)
 
 
-def more_draws(
-    target: Standardized, draws: WeightedDraws | None, samples: int, streams: Streams, number: int
+def _more_draws(
+    target: Standardized, draws: WeightedDraws, samples: int, streams: Streams, number: int
 ) -> WeightedDraws:
-    """Makes a round of draws, of the mixture fitted to those so far, for so many samples a row."""
-    if draws is None:
-        return _first_draws(target, samples, streams)
+    """Makes a round of draws of the mixture fitted to those so far."""
     fitted = _with_heaviest(draws, draws.fitted.fitted(draws.y, draws.log_weight))
 
     return _add(target, draws, fitted, _size(samples), streams, number)

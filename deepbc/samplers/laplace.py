@@ -65,7 +65,9 @@ def _covariance_root(target: Standardized, y: Tensor, root: Tensor) -> Tensor:
     before, after = gradients.chunk(2, dim=1)
     hessian = (before - after) @ root / (2 * SETTINGS.difference)
     hessian = 0.5 * (hessian + hessian.mT)
-    hessian = torch.where(hessian.isfinite().all(-1).all(-1)[:, None, None], hessian, torch.eye(target.free).to(hessian))
+    hessian = torch.where(
+        hessian.isfinite().all(-1).all(-1)[:, None, None], hessian, torch.eye(target.free).to(hessian)
+    )
     eigenvalues, eigenvectors = torch.linalg.eigh(hessian)
     part = root @ eigenvectors * eigenvalues.clamp(*SETTINGS.curvatures).rsqrt().unsqueeze(-2)
 

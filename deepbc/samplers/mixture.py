@@ -75,11 +75,11 @@ class Mixture:
         """Computes the log-density of each component times its weight, `(rows, points, components)`."""
         inverse = torch.linalg.inv(self.root)
         volume = torch.linalg.slogdet(self.root)[1] + y.shape[-1] * LOG_SQRT_2PI
-        squares = [
-            ((y - self.mean[:, j : j + 1]) @ inverse[:, j]).square().sum(-1) for j in range(self.mean.shape[1])
-        ]
+        squares = [((y - self.mean[:, j : j + 1]) @ inverse[:, j]).square().sum(-1) for j in range(self.mean.shape[1])]
 
-        return (self.log_weight - volume).unsqueeze(1) - 0.5 * torch.stack(squares, dim=-1)
+        parts: Tensor = (self.log_weight - volume).unsqueeze(1) - 0.5 * torch.stack(squares, dim=-1)
+
+        return parts
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Computes the log-density, `(rows, points)`, of points `(rows, points, free)`."""

@@ -109,9 +109,7 @@ class Chains:
 
         return self._accept(mean + z @ root, log_prob, gradient, log_ratio, "hamiltonian", number)
 
-    def _accept(
-        self, y: Tensor, log_prob: Tensor, gradient: Tensor, log_ratio: Tensor, *purpose: str | int
-    ) -> Tensor:
+    def _accept(self, y: Tensor, log_prob: Tensor, gradient: Tensor, log_ratio: Tensor, *purpose: str | int) -> Tensor:
         """Accepts proposals by the rule of Metropolis and Hastings, and returns the rate, `(rows,)`."""
         probability = log_ratio.clamp(max=0.0).exp().nan_to_num(nan=0.0)
         accepted = self.streams.uniform(y.shape[1], "accept", *purpose) < probability

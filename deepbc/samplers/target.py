@@ -125,7 +125,8 @@ class Standardized:
         """Computes log-densities `(rows, points)` at points `(rows, points, free)`; NaN counts as minus infinity."""
         rows, points, _ = y.shape
         parts = [
-            part.log_prob(v.to(part.rest)).double() for part, v in self._blocks(self.coordinates(y).flatten(0, 1), points)
+            part.log_prob(v.to(part.rest)).double()
+            for part, v in self._blocks(self.coordinates(y).flatten(0, 1), points)
         ]
 
         return torch.cat(parts).reshape(rows, points).nan_to_num(nan=-torch.inf)
@@ -161,7 +162,6 @@ class Draws:
         effective: The effective sample size, with shape `(rows,)`.
         acceptance: The acceptance rate, with shape `(rows,)`.
         trusted: Whether the draws of a row are to be trusted, with shape `(rows,)`.
-        log_evidence: The log normalising constant of each density, with shape `(rows,)`, from samplers that know it.
     """
 
     v: Tensor
@@ -169,24 +169,3 @@ class Draws:
     effective: Tensor
     acceptance: Tensor
     trusted: Tensor
-    log_evidence: Tensor | None = None
-
-    @classmethod
-    def empty(cls, samples: int, target: Target) -> "Draws":
-        """Draws that are still to be put in."""
-        nothing = torch.full_like(target.start[:, :0].sum(-1), torch.nan)
-        v = target.start.new_full((samples, *target.start.shape), torch.nan)
-
-        return cls(v, *(nothing.clone() for _ in range(3)), torch.zeros_like(nothing, dtype=torch.bool), nothing.clone())
-
-    def select(self, rows: Tensor) -> "Draws":
-        """Takes the given rows."""
-        rest = {name: getattr(self, name)[rows] for name in ("r_hat", "effective", "acceptance", "trusted")}
-
-        return Draws(self.v[:, rows], **rest, log_evidence=None if self.log_evidence is None else self.log_evidence[rows])
-
-    def put(self, rows: Tensor, other: "Draws") -> None:
-        """Puts other draws in the place of those of the given rows."""
-        self.v[:, rows] = other.v
-        for name in ("r_hat", "effective", "acceptance", "trusted", "log_evidence"):
-            getattr(self, name)[rows] = getattr(other, name)
