@@ -1,16 +1,26 @@
-"""x"""
+r"""The default sampler: adaptive importance sampling, and Hamiltonian chains where its weights are not enough.
+
+1. *Laplace approximation* at the mode (`laplace`).
+2. *Adaptive importance sampling* from a mixture that begins with it (`adaptive_importance`), row by row until the *Pareto
+   diagnostic* (`pareto`) finds the weights reliable and the draws are worth the samples. Where laws are linear and
+   distances squared the approximation is the density, and the first round is enough in any dimension.
+3. *Split Hamiltonian Monte Carlo* (`split_hmc`) for what is left, rows of many dimensions, until R-hat and effective
+   sample size (`convergence`) say that the chains agree.
+
+All constants are in `settings`.
+"""
 
 __all__ = ["Hamiltonian"]
 
 from collections.abc import Callable
 
-import torch
-
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.adaptive_importance import importance_samples
 from deepbc.samplers.base import Sampler
 from deepbc.samplers.settings import SETTINGS
-from deepbc.samplers.target import Draws, Standardized, Target
+from deepbc.samplers.split_hmc import chain_samples
+from deepbc.samplers.standardized import Standardized
+from deepbc.samplers.target import Draws, Target
 from deepbc.solvers import Exact
 
 
@@ -27,14 +37,18 @@ class Hamiltonian(Sampler):
 
     def sample(self, target: Target, samples: int, streams: Streams, on_progress: Callable[[], None]) -> Draws:
         space = Standardized(target)
-        drawn = importance_samples(space, samples, streams, on_progress)
-        trusted = drawn.reliable & (drawn.effective >= SETTINGS.trusted * samples)
-        one = torch.ones_like(drawn.effective)
+        drawn, left, draws = importance_samples(space, samples, streams, on_progress)
+        if len(left):
+            chained = chain_samples(space.select(left), draws, samples, streams.select(left), on_progress)
+            drawn = drawn.replaced(left, chained)
+        else:
+            for _ in range(SETTINGS.attempts):
+                on_progress()
 
-        return Draws(space.coordinates(drawn.y).transpose(0, 1), one, drawn.effective, drawn.relative_size, trusted)
+        return drawn.draws(space)
 
     def rounds(self, samples: int) -> int:
-        return SETTINGS.rounds
+        return SETTINGS.rounds + SETTINGS.attempts
 
     def __repr__(self) -> str:
         return "Hamiltonian()"

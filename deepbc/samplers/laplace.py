@@ -20,7 +20,7 @@ from torch import Tensor
 
 from deepbc.samplers.mixture import symmetric_root
 from deepbc.samplers.settings import SETTINGS
-from deepbc.samplers.target import Standardized
+from deepbc.samplers.standardized import Standardized
 
 
 @torch.no_grad()

@@ -76,7 +76,6 @@ class Mixture:
         inverse = torch.linalg.inv(self.root)
         volume = torch.linalg.slogdet(self.root)[1] + y.shape[-1] * LOG_SQRT_2PI
         squares = [((y - self.mean[:, j : j + 1]) @ inverse[:, j]).square().sum(-1) for j in range(self.mean.shape[1])]
-
         parts: Tensor = (self.log_weight - volume).unsqueeze(1) - 0.5 * torch.stack(squares, dim=-1)
 
         return parts

@@ -1,121 +1,185 @@
-r"""Chains of split Hamiltonian and independence moves, many of each row at once.
+r"""Split Hamiltonian Monte Carlo: many short chains a row, in coordinates of a normal approximation.
 
-In coordinates :math:`z`, in which a normal approximation is standard, the Hamiltonian is that of a standard normal
-density and a rest, :math:`\log p(z) = -\tfrac{1}{2} |z|^2 + r(z)`. A step of size :math:`\epsilon` moves under the first
-exactly, a rotation, and under the second by the leapfrog scheme,
+There the Hamiltonian is that of a standard normal density and a rest, :math:`\log p(z) = -\tfrac{1}{2} |z|^2 + r(z)`. A
+step of size :math:`\epsilon` follows the first exactly, by a rotation, and the second by kicks,
 
-.. math:: p \leftarrow p + \tfrac{\epsilon}{2} \nabla r(z), \qquad
-          (z, p) \leftarrow (z \cos \epsilon + p \sin \epsilon, \, p \cos \epsilon - z \sin \epsilon), \qquad
+.. math:: p \leftarrow p + \tfrac{\epsilon}{2} \nabla r(z), \quad
+          (z, p) \leftarrow (z \cos \epsilon + p \sin \epsilon, \, p \cos \epsilon - z \sin \epsilon), \quad
           p \leftarrow p + \tfrac{\epsilon}{2} \nabla r(z),
 
-so that what is normal costs no acceptance in any dimension. Before each trajectory a draw of a mixture is proposed, which
-changes modes.
+so that in any dimension only what is not normal costs acceptance. Before each trajectory a draw of a mixture is proposed
+(an independence chain), which changes modes. Chains start at weighted draws, by truncated weights.
 
 References:
     Split Hamiltonian Monte Carlo (Shahbaba, Lan, Johnson and Neal, 2014).
-    MCMC using Hamiltonian dynamics (Neal, 2011).
-    Markov chains for exploring posterior distributions (Tierney, 1994), section 2.3.3: independence chains.
+    Markov chains for exploring posterior distributions (Tierney, 1994), section 2.3.3.
+    Truncated importance sampling (Ionides, 2008).
 """
 
-__all__ = ["Chains"]
+__all__ = ["Chains", "chain_samples"]
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
+from deepbc.samplers.adaptive_importance import WeightedDraws
+from deepbc.samplers.convergence import effective_sample_size, r_hat
 from deepbc.samplers.mixture import Mixture, systematic
 from deepbc.samplers.settings import SETTINGS
-from deepbc.samplers.target import Standardized
+from deepbc.samplers.standardized import Samples, Standardized
+from deepbc.samplers.target import r_hat_converged
 
 
+def chain_samples(
+    target: Standardized, draws: WeightedDraws, samples: int, streams: Streams, on_attempt: Callable[[], None]
+) -> Samples:
+    """Runs chains until they agree; the moves of an attempt are the warm-up of the next, which is twice as long.
+
+    Args:
+        target: The densities.
+        draws: Weighted draws, where chains start.
+        samples: How many samples of each row.
+        streams: The random numbers of each row.
+        on_attempt: To call once for each of the most attempts.
+    """
+    count = min(max(samples, SETTINGS.least_draws), SETTINGS.most_chains)
+    most = draws.log_evidence.unsqueeze(-1) + 0.5 * math.log(draws.y.shape[1])
+    start = systematic(torch.minimum(draws.log_weight, most), count, streams, "start")
+    y = draws.y.gather(1, start.unsqueeze(-1).expand(-1, -1, target.free))
+    steps, rate = y.new_full((target.rows,), SETTINGS.leapfrog[1]).long(), y.new_ones(target.rows)
+    chains = Chains(target, streams, draws.mixture, draws.last, y, *target.gradients(y), steps, rate, 0).adapted()
+    length = max(SETTINGS.recorded, -(-samples // count))
+    left, done = torch.arange(target.rows, device=y.device), None
+    for _ in range(SETTINGS.attempts):
+        if len(left):
+            chains, states = chains.run(length)
+            part = replace(_judge(states, samples, chains.rate), log_evidence=draws.log_evidence[left])
+            done = part if done is None else done.replaced(left, part)
+            more = (~part.trusted).nonzero().squeeze(-1)
+            left, chains, length = left[more], chains.select(more), 2 * length
+        on_attempt()
+
+    return done
+
+
+def _judge(states: Tensor, samples: int, rate: Tensor) -> Samples:
+    """Takes samples evenly from states `(chains, moves, rows, free + 1)`, and judges them."""
+    count, length = states.shape[:2]
+    size, largest = effective_sample_size(states).amin(-1), r_hat(states).amax(-1)
+    # The variance of a mean of some of the states, independent ones but for what correlates all of them.
+    size = 1 / (1 / size + 1 / samples - 1 / (count * length))
+    trusted = r_hat_converged(largest, length) & (size >= SETTINGS.trusted * samples)
+    times = length - 1 - torch.linspace(0, length - 1, -(-samples // count), device=size.device).round().long()
+    y = states[:, times, :, :-1].flatten(0, 1)[:samples].transpose(0, 1)
+
+    return Samples(y, largest, size, rate, trusted, size)
+
+
+@dataclass(frozen=True, slots=True)
 class Chains:
-    """Creates chains.
+    """Chains of each row.
 
     Args:
         target: The densities, one a row.
-        y: Their states, with shape `(rows, chains, free)`.
-        proposal: The mixtures of independence moves.
-        metric: The mixtures of the normal approximations, of which one is chosen for each move.
         streams: The random numbers of each row.
+        proposal: The mixtures of independence moves.
+        metric: Mixtures of normal approximations, of which one is chosen at random for each move.
+        y: The states, with shape `(rows, chains, free)`.
+        log_prob: Their log-densities, with shape `(rows, chains)`.
+        gradient: The gradients of these, with shape `(rows, chains, free)`.
+        steps: The number of steps of a trajectory, with shape `(rows,)`.
+        rate: The acceptance rate of trajectories, with shape `(rows,)`.
+        moves: The number of moves so far.
     """
 
-    def __init__(self, target: Standardized, y: Tensor, proposal: Mixture, metric: Mixture, streams: Streams) -> None:
-        self.target, self.proposal, self.metric, self.streams = target, proposal, metric, streams
-        self.y, self.moves = y, 0
-        self.log_prob, self.gradient = target.gradients(y)
-        self.steps = torch.full((target.rows,), SETTINGS.leapfrog[1], device=y.device)
-        self.acceptance = torch.zeros(target.rows, dtype=y.dtype, device=y.device)
+    target: Standardized
+    streams: Streams
+    proposal: Mixture
+    metric: Mixture
+    y: Tensor
+    log_prob: Tensor
+    gradient: Tensor
+    steps: Tensor
+    rate: Tensor
+    moves: int
 
     def select(self, rows: Tensor) -> "Chains":
-        """Takes the chains of the given rows."""
-        part = object.__new__(Chains)
-        part.target, part.streams = self.target.select(rows), self.streams.select(rows)
-        part.moves = self.moves
-        part.proposal, part.metric = self.proposal.select(rows), self.metric.select(rows)
-        for name in ("y", "log_prob", "gradient", "steps", "acceptance"):
-            setattr(part, name, getattr(self, name)[rows])
+        """Takes the given rows."""
+        part = select(replace(self, target=None, streams=None), rows)
 
-        return part
+        return replace(part, target=self.target.select(rows), streams=self.streams.select(rows))
 
-    def adapt(self) -> None:
-        """Makes the moves of the warm-up, in which the number of leapfrog steps follows the acceptance rate."""
+    def adapted(self) -> "Chains":
+        """Makes the moves of the warm-up, in which the number of steps follows the acceptance rate."""
         least, _, most = SETTINGS.leapfrog
         low, high = SETTINGS.acceptance
+        chains = self
         for _ in range(SETTINGS.warmup // SETTINGS.window):
-            self.run(SETTINGS.window)
-            steps = torch.where(self.acceptance < low, 2 * self.steps, self.steps)
-            self.steps = torch.where(self.acceptance > high, self.steps - 1, steps).clamp(least, most)
+            chains, _ = chains.run(SETTINGS.window)
+            steps = torch.where(chains.rate < low, 2 * chains.steps, chains.steps)
+            steps = torch.where(chains.rate > high, chains.steps - 1, steps).clamp(least, most)
+            chains = replace(chains, steps=steps)
 
-    def run(self, moves: int) -> Tensor:
-        """Makes so many moves, and returns states and log-densities, `(chains, moves, rows, free + 1)`."""
-        states, rates = [], []
+        return chains
+
+    def run(self, moves: int) -> tuple["Chains", Tensor]:
+        """Makes so many moves, and returns all states with log-densities, `(chains, moves, rows, free + 1)`."""
+        chains, states, rates = self, [], []
         for _ in range(moves):
-            self._independence(self.moves)
-            rates.append(self._hamiltonian(self.moves))
-            self.moves += 1
-            states.append(torch.cat([self.y, self.log_prob.unsqueeze(-1)], dim=-1))
-        self.acceptance = torch.stack(rates).mean(0)
+            chains = chains.hamiltonian_move().independence_move()
+            states.append(torch.cat([chains.y, chains.log_prob.unsqueeze(-1)], dim=-1))
+            rates.append(chains.rate)
 
-        # From (rows, moves, chains, ...).
-        return torch.stack(states, dim=1).transpose(0, 2)
+        return replace(chains, rate=torch.stack(rates).mean(0)), torch.stack(states, dim=1).transpose(0, 2)
 
-    def _independence(self, number: int) -> None:
-        """Proposes a draw of the mixture."""
-        y = self.proposal.draw(self.y.shape[1], self.streams, "proposal", number)
-        y = y.gather(1, self.streams.uniform(y.shape[1], "which", number).argsort(-1).unsqueeze(-1).expand_as(y))
+    def independence_move(self) -> "Chains":
+        """Proposes draws of the mixture."""
+        y = self.proposal.draw(self.y.shape[1], self.streams, "proposal", self.moves)
+        # In random order: a chain is to meet all components.
+        order = self.streams.uniform(y.shape[1], "proposal order", self.moves).argsort(-1)
+        y = y.gather(1, order.unsqueeze(-1).expand_as(y))
         log_prob, gradient = self.target.gradients(y)
-        before = self.log_prob - self.proposal.log_prob(self.y)
-        self._accept(y, log_prob, gradient, log_prob - self.proposal.log_prob(y) - before, "independence", number)
+        log_ratio = log_prob - self.proposal.log_prob(y) - self.log_prob + self.proposal.log_prob(self.y)
 
-    def _hamiltonian(self, number: int) -> Tensor:
-        """Proposes the end of a trajectory, and returns the acceptance rate, `(rows,)`."""
-        rows, chains, free = self.y.shape
-        row = torch.arange(rows, device=self.y.device)
-        component = systematic(self.metric.log_weight, 1, self.streams, "metric", number).squeeze(-1)
+        return replace(self._accepted(y, log_prob, gradient, log_ratio, "independence"), rate=self.rate)
+
+    def hamiltonian_move(self) -> "Chains":
+        """Proposes the ends of trajectories."""
+        rows, count, free = self.y.shape
+        component = systematic(self.metric.log_weight, 1, self.streams, "metric", self.moves).squeeze(-1)
+        row = torch.arange(rows, device=component.device)
         mean, root = self.metric.mean[row, component].unsqueeze(1), self.metric.root[row, component]
-        momentum = self.streams.normal(chains * free, "momentum", number).reshape(rows, chains, free)
-        jitter = 1 + SETTINGS.jitter * (2 * self.streams.uniform(chains, "jitter", number) - 1)
-        size = SETTINGS.trajectory * jitter / self.steps.unsqueeze(-1)
-        z, p = torch.linalg.solve(root, (self.y - mean).mT).mT, momentum.clone()
+        momentum = self.streams.normal(count * free, "momentum", self.moves).reshape(rows, count, free)
+        jitter = 1 + SETTINGS.jitter * (2 * self.streams.uniform(count, "jitter", self.moves) - 1)
+        size = (SETTINGS.trajectory * jitter / self.steps.unsqueeze(-1)).unsqueeze(-1)
+        z, p = (self.y - mean) @ torch.linalg.inv(root), momentum.clone()
         log_prob, gradient = self.log_prob.clone(), self.gradient.clone()
         for step in range(int(self.steps.max())):
             live = (self.steps > step).nonzero().squeeze(-1)
-            half, axes = size[live].unsqueeze(-1), root[live]
-            turned = p[live] + 0.5 * half * (gradient[live] @ axes + z[live])
-            z[live], turned = half.cos() * z[live] + half.sin() * turned, half.cos() * turned - half.sin() * z[live]
-            log_prob[live], gradient[live] = self.target.select(live).gradients(mean[live] + z[live] @ axes)
-            p[live] = turned + 0.5 * half * (gradient[live] @ axes + z[live])
+            target, axes, angle, place = self.target.select(live), root[live], size[live], z[live]
+            kicked = p[live] + 0.5 * angle * (gradient[live] @ axes + place)
+            z[live] = place * angle.cos() + kicked * angle.sin()
+            log_prob[live], gradient[live] = target.gradients(mean[live] + z[live] @ axes)
+            turned = kicked * angle.cos() - place * angle.sin()
+            p[live] = turned + 0.5 * angle * (gradient[live] @ axes + z[live])
         log_ratio = log_prob - self.log_prob - 0.5 * (p.square() - momentum.square()).sum(-1)
 
-        return self._accept(mean + z @ root, log_prob, gradient, log_ratio, "hamiltonian", number)
+        return self._accepted(mean + z @ root, log_prob, gradient, log_ratio, "trajectory")
 
-    def _accept(self, y: Tensor, log_prob: Tensor, gradient: Tensor, log_ratio: Tensor, *purpose: str | int) -> Tensor:
-        """Accepts proposals by the rule of Metropolis and Hastings, and returns the rate, `(rows,)`."""
+    def _accepted(self, y: Tensor, log_prob: Tensor, gradient: Tensor, log_ratio: Tensor, purpose: str) -> "Chains":
+        """Accepts proposals by the rule of Metropolis and Hastings."""
         probability = log_ratio.clamp(max=0.0).exp().nan_to_num(nan=0.0)
-        accepted = self.streams.uniform(y.shape[1], "accept", *purpose) < probability
-        self.log_prob = torch.where(accepted, log_prob, self.log_prob)
-        self.y, self.gradient = (
+        accepted = self.streams.uniform(y.shape[1], "accept", purpose, self.moves) < probability
+        y, gradient = (
             torch.where(accepted.unsqueeze(-1), new, old) for new, old in ((y, self.y), (gradient, self.gradient))
         )
+        log_prob = torch.where(accepted, log_prob, self.log_prob)
 
-        return probability.mean(-1)
+        return replace(
+            self, y=y, log_prob=log_prob, gradient=gradient, rate=probability.mean(-1), moves=self.moves + 1
+        )

@@ -9,9 +9,9 @@ Relative to the normal prior :math:`N(m, \operatorname{diag}(s)^2)`, of mean `pr
 `prior_sd`, the rest of :math:`\log p` plays the part of a log-likelihood.
 """
 
-__all__ = ["Draws", "Standardized", "Target", "r_hat_converged"]
+__all__ = ["Draws", "Target", "r_hat_converged"]
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,9 +24,6 @@ from deepbc.solvers.problem import Cost
 # Chains have converged if R-hat exceeds 1 by no more than this (Vehtari et al., 2021, ask for 0.01), or, as short
 # chains differ by chance, than that over their length.
 R_HAT_EXCESS, R_HAT_EXCESS_TIMES_LENGTH = 0.02, 5.0
-
-# So many evaluations at a time: their intermediate results fit into the cache, and memory is bounded.
-BLOCK = 4096
 
 # Computes the charged noises `(rows, noises)` and the further term `(rows,)` from the free coordinates `(rows, free)`.
 TargetMap = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
@@ -86,67 +83,6 @@ class Target:
         return log_prob.detach().double(), slope.double()
 
 
-@dataclass(frozen=True, slots=True)
-class Standardized:
-    r"""A batch of densities in standardized coordinates :math:`y = (v - m) / s`, at many points a row."""
-
-    target: Target
-
-    @property
-    def free(self) -> int:
-        """The number of free coordinates."""
-        return self.target.free
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.target.rows
-
-    @property
-    def start(self) -> Tensor:
-        """Where to start, with shape `(rows, free)`."""
-        return (self.target.start - self.target.prior_mean) / self.target.prior_sd
-
-    @property
-    def log_volume(self) -> Tensor:
-        """What standardization takes from the log normalising constant, a number."""
-        return self.target.prior_sd.log().sum()
-
-    def select(self, rows: Tensor) -> "Standardized":
-        """Takes the given rows."""
-        return Standardized(self.target.select(rows))
-
-    def coordinates(self, y: Tensor) -> Tensor:
-        """The coordinates :math:`v` of points `(rows, points, free)`."""
-        return self.target.prior_mean.unsqueeze(1) + self.target.prior_sd * y
-
-    @torch.no_grad()
-    def log_probs(self, y: Tensor) -> Tensor:
-        """Computes log-densities `(rows, points)` at points `(rows, points, free)`; NaN counts as minus infinity."""
-        rows, points, _ = y.shape
-        parts = [
-            part.log_prob(v.to(part.rest)).double()
-            for part, v in self._blocks(self.coordinates(y).flatten(0, 1), points)
-        ]
-
-        return torch.cat(parts).reshape(rows, points).nan_to_num(nan=-torch.inf)
-
-    def gradients(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes log-densities `(rows, points)` and gradients by :math:`y`, `(rows, points, free)`."""
-        rows, points, free = y.shape
-        parts = [part.gradient(v) for part, v in self._blocks(self.coordinates(y).flatten(0, 1), points)]
-        log_prob, gradient = (torch.cat(each) for each in zip(*parts, strict=True))
-        log_prob = log_prob.reshape(rows, points).nan_to_num(nan=-torch.inf)
-
-        return log_prob, self.target.prior_sd * gradient.reshape(rows, points, free)
-
-    def _blocks(self, v: Tensor, points: int) -> Iterator[tuple[Target, Tensor]]:
-        """Splits coordinates `(rows * points, free)` into blocks that bound memory, each with its densities."""
-        rows = torch.arange(self.rows, device=v.device).repeat_interleave(points)
-        for block in torch.arange(len(v), device=v.device).split(BLOCK):
-            yield self.target.select(rows[block]), v[block]
-
-
 def r_hat_converged(r_hat: Tensor, length: int) -> Tensor:
     """Whether R-hat is as low as that of converged chains of a length."""
     return r_hat <= 1 + max(R_HAT_EXCESS, R_HAT_EXCESS_TIMES_LENGTH / length)
@@ -161,7 +97,7 @@ class Draws:
         r_hat: The largest R-hat of a row, with shape `(rows,)`.
         effective: The effective sample size, with shape `(rows,)`.
         acceptance: The acceptance rate, with shape `(rows,)`.
-        trusted: Whether the draws of a row are to be trusted, with shape `(rows,)`.
+        trusted: Whether the chains of a row have converged, with shape `(rows,)`.
     """
 
     v: Tensor

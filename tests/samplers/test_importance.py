@@ -10,12 +10,12 @@ from scipy import integrate, stats
 
 import deepbc as bc
 from deepbc.numerics.counter_rng import Streams
-from deepbc.samplers.adaptive_importance import more_draws
-from deepbc.samplers.bridge_sampling import bridge
+from deepbc.samplers.adaptive_importance import importance_samples, log_evidence
 from deepbc.samplers.mixture import Mixture
 from deepbc.samplers.pareto import pareto_k, pareto_reliable
 from deepbc.samplers.split_hmc import Chains
-from deepbc.samplers.target import Standardized, Target
+from deepbc.samplers.standardized import Standardized
+from deepbc.samplers.target import Target
 from deepbc.solvers.problem import Cost, Term
 
 
@@ -81,48 +81,66 @@ def test_evidence_of_a_banana_is_that_of_quadrature():
     known, _ = integrate.dblquad(
         lambda b, a: math.exp(-10 * (b - a * a) ** 2 - 0.5 * (a * a + b * b)), -6, 6, -6, 6, epsabs=1e-8
     )
-    target, random, draws = space(law, 50, 2), streams(50), None
-    for number in range(8):
-        draws = more_draws(target, draws, 400, random, number)
-    assert draws.reliable().all()
-    off = draws.log_evidence - math.log(known)
-    assert off.mean().item() == pytest.approx(0, abs=4 * off.std().item() / math.sqrt(50) + 1e-9)
+    off = log_evidence(space(law, 50, 2).target, 400, streams(50)) - math.log(known)
+    assert off.mean().item() == pytest.approx(0, abs=4 * off.std().item() / math.sqrt(50))
     assert off.std() < 0.05
+
+
+def unimproved(law, rows: int, free: int, y: torch.Tensor) -> Chains:
+    """Chains with a standard normal approximation and proposal."""
+    target, mean = space(law, rows, free), torch.zeros(rows, 1, free, dtype=torch.float64)
+    normal = Mixture(mean, torch.eye(free).double().expand(rows, 1, free, free), mean[..., 0])
+    steps = torch.full((rows,), 3)
+
+    return Chains(target, streams(rows), normal, normal, y, *target.gradients(y), steps, torch.ones(rows), 0)
 
 
 def test_chains_keep_a_skewed_density_from_a_poor_start():
     def law(v):
         return 3 * v[:, 0] - (2 * v[:, 0]).exp()
 
-    target, random = space(law, 20, 1), streams(20)
-    draws = more_draws(target, None, 100, random, 0)
-    chains = Chains(target, torch.full((20, 200, 1), -3.0).double(), draws.mixture, draws.fitted, random)
-    chains.adapt()
-    ends = chains.run(20)[:, -1, :, 0].numpy()
+    chains = unimproved(law, 20, 1, torch.full((20, 200, 1), -3.0).double()).adapted()
+    _, states = chains.run(20)
+    ends = states[:, -1, :, 0].numpy()
     grid = np.linspace(-8, 4, 60_001)
     density = np.exp(3 * grid - np.exp(2 * grid) - 0.5 * grid**2)
     below = (density.cumsum() - density / 2) / density.sum()
     assert stats.kstest(ends.flatten(), lambda q: np.interp(q, grid, below)).pvalue > 0.01
 
 
-def test_hamiltonian_moves_alone_keep_a_density():
-    # Of one normal density the moves are exact rotations; of another one the acceptance step makes them right.
-    target, random = space(lambda v: -(v.square() - 1).square().sum(-1), 10, 2), streams(10)
-    draws = more_draws(target, None, 100, random, 0)
-    start, _ = draws.resample(100, random)
-    chains = Chains(target, start, draws.mixture, draws.fitted, random)
-    for number in range(60):
-        chains._hamiltonian(number)
+def test_trajectories_alone_keep_a_density():
+    def law(v):
+        return -(v.square() - 1).square().sum(-1)
+
     grid = np.linspace(-4, 4, 40_001)
     density = np.exp(-((grid**2 - 1) ** 2) - 0.5 * grid**2)
     below = (density.cumsum() - density / 2) / density.sum()
+    start = np.interp(np.random.default_rng(0).uniform(size=(10, 200, 2)), below, grid)
+    chains = unimproved(law, 10, 2, torch.tensor(start))
+    for _ in range(20):
+        chains = chains.hamiltonian_move()
+        assert (chains.rate > 0.5).all()
     assert stats.kstest(chains.y.flatten(), lambda q: np.interp(q, grid, below)).pvalue > 0.01
+    assert abs(np.corrcoef(chains.y.flatten(), start.flatten())[0, 1]) < 0.2
 
 
-def test_bridge_has_the_constant_of_a_normal_density():
-    chosen = np.random.default_rng(0)
-    q, p = chosen.normal(size=(30, 2_000)), 1 + 0.5 * chosen.normal(size=(30, 1_000))
-    ratio = [2.0 + stats.norm(1, 0.5).logpdf(each) - stats.norm.logpdf(each) for each in (q, p)]
-    log_z = bridge(*(torch.tensor(each) for each in ratio))
-    assert log_z.mean().item() == pytest.approx(2.0, abs=0.02)
-    assert log_z.std() < 0.06
+def test_trajectories_of_a_normal_density_are_always_accepted():
+    y = torch.randn(3, 50, 80, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    chains = unimproved(lambda v: 0 * v[:, 0], 3, 80, y).hamiltonian_move()
+    assert torch.allclose(chains.rate, torch.ones(3).double())
+
+
+def test_many_bent_dimensions_need_chains():
+    # Independent skewed coordinates, of which each costs some of the weights: 60 of them cost all.
+    def law(v):
+        return (2 * v - (1.2 * v).exp()).sum(-1)
+
+    target, random = space(law, 3, 60), streams(3)
+    _, left, _ = importance_samples(target, 100, random, lambda: None)
+    assert len(left)
+    draws = bc.Hamiltonian().sample(target.target, 100, random, lambda: None)
+    assert draws.trusted.all()
+    grid = np.linspace(-8, 6, 60_001)
+    density = np.exp(2 * grid - np.exp(1.2 * grid) - 0.5 * grid**2)
+    below = (density.cumsum() - density / 2) / density.sum()
+    assert stats.kstest(draws.v.flatten(), lambda q: np.interp(q, grid, below)).pvalue > 0.01
