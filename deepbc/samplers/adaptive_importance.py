@@ -74,8 +74,12 @@ class WeightedDraws:
         order = streams.uniform(samples, "order").argsort(-1)
         y = self.y.gather(1, chosen.gather(-1, order).unsqueeze(-1).expand(-1, -1, free))
         trusted = pareto_reliable(self.log_weight) & (effective >= SETTINGS.effective * samples)
+        main = self.last.largest(1)
+        one = torch.ones_like(effective)
 
-        return Samples(y, torch.ones_like(effective), effective, relative_size, trusted, self.log_evidence)
+        return Samples(
+            y, one, effective, relative_size, trusted, self.log_evidence, main.mean.squeeze(1), main.root.squeeze(1)
+        )
 
     def joined(self, target: Standardized, part: Mixture, count: int, streams: Streams, purpose: str) -> "WeightedDraws":
         """Adds so many draws of a mixture."""

@@ -14,11 +14,12 @@ __all__ = ["Hamiltonian"]
 
 from collections.abc import Callable
 
+from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.adaptive_importance import importance_samples
 from deepbc.samplers.base import Sampler
 from deepbc.samplers.settings import SETTINGS
-from deepbc.samplers.split_hmc import chain_samples
+from deepbc.samplers.split_hmc import chain_samples, moved_samples
 from deepbc.samplers.standardized import Standardized
 from deepbc.samplers.target import Draws, Target
 from deepbc.solvers import Exact
@@ -38,6 +39,10 @@ class Hamiltonian(Sampler):
     def sample(self, target: Target, samples: int, streams: Streams, on_progress: Callable[[], None]) -> Draws:
         space = Standardized(target)
         drawn, left, draws = importance_samples(space, samples, streams, on_progress)
+        even = (drawn.acceptance >= SETTINGS.even) & (drawn.effective >= SETTINGS.enough * samples)
+        rows = (drawn.trusted & ~even).nonzero().squeeze(-1)
+        if len(rows):
+            drawn = drawn.replaced(rows, moved_samples(space.select(rows), select(drawn, rows), streams.select(rows)))
         if len(left):
             chained = chain_samples(space.select(left), draws, samples, streams.select(left), on_progress)
             drawn = drawn.replaced(left, chained)

@@ -14,9 +14,10 @@ References:
     Split Hamiltonian Monte Carlo (Shahbaba, Lan, Johnson and Neal, 2014).
     Markov chains for exploring posterior distributions (Tierney, 1994), section 2.3.3.
     Truncated importance sampling (Ionides, 2008).
+    Following a moving target - Monte Carlo inference for dynamic Bayesian models (Gilks and Berzuini, 2001).
 """
 
-__all__ = ["Chains", "chain_samples"]
+__all__ = ["Chains", "chain_samples", "moved_samples"]
 
 import math
 from collections.abc import Callable
@@ -33,6 +34,26 @@ from deepbc.samplers.mixture import Mixture, systematic
 from deepbc.samplers.settings import SETTINGS
 from deepbc.samplers.standardized import Samples, Standardized
 from deepbc.samplers.target import r_hat_converged
+
+
+def moved_samples(target: Standardized, samples: Samples, streams: Streams) -> Samples:
+    """Makes a few trajectories from samples (resample-move).
+
+    They take away most of the bias that finitely many weights leave, and the correlation of samples that are one draw.
+    """
+    steps, rate = samples.y.new_full((target.rows,), SETTINGS.leapfrog[1]).long(), samples.y.new_ones(target.rows)
+    start = samples.y, *target.gradients(samples.y)
+    chains = Chains(target, streams, None, samples.mean.unsqueeze(1), samples.root.unsqueeze(1), *start, steps, rate, 0)
+    for _ in range(SETTINGS.moves):
+        chains = chains.hamiltonian_move()
+
+    count = samples.y.shape[1]
+    before, after = (each - each.mean(1, keepdim=True) for each in (samples.y, chains.y))
+    squares = before.square().sum(1) * after.square().sum(1)
+    correlation = ((before * after).sum(1).square() / squares.clamp_min(1e-300)).amax(-1)
+    effective = 1 / (1 / count + correlation * (1 / samples.effective - 1 / count))
+
+    return replace(samples, y=chains.y, effective=effective, trusted=effective >= SETTINGS.trusted * count)
 
 
 def chain_samples(
@@ -52,13 +73,16 @@ def chain_samples(
     start = systematic(torch.minimum(draws.log_weight, most), count, streams, "start")
     y = draws.y.gather(1, start.unsqueeze(-1).expand(-1, -1, target.free))
     steps, rate = y.new_full((target.rows,), SETTINGS.leapfrog[1]).long(), y.new_ones(target.rows)
-    chains = Chains(target, streams, draws.mixture, draws.last, y, *target.gradients(y), steps, rate, 0).adapted()
+    metric = draws.last.largest(1)
+    chains = Chains(
+        target, streams, draws.mixture, metric.mean, metric.root, y, *target.gradients(y), steps, rate, 0
+    ).adapted()
     length = max(SETTINGS.recorded, -(-samples // count))
     left, done = torch.arange(target.rows, device=y.device), None
     for _ in range(SETTINGS.attempts):
         if len(left):
             chains, states = chains.run(length)
-            part = replace(_judge(states, samples, chains.rate), log_evidence=draws.log_evidence[left])
+            part = _judge(states, samples, chains, draws.log_evidence[left])
             done = part if done is None else done.replaced(left, part)
             more = (~part.trusted).nonzero().squeeze(-1)
             left, chains, length = left[more], chains.select(more), 2 * length
@@ -67,7 +91,7 @@ def chain_samples(
     return done
 
 
-def _judge(states: Tensor, samples: int, rate: Tensor) -> Samples:
+def _judge(states: Tensor, samples: int, chains: "Chains", log_evidence: Tensor) -> Samples:
     """Takes samples evenly from states `(chains, moves, rows, free + 1)`, and judges them."""
     count, length = states.shape[:2]
     size, largest = effective_sample_size(states).amin(-1), r_hat(states).amax(-1)
@@ -77,7 +101,9 @@ def _judge(states: Tensor, samples: int, rate: Tensor) -> Samples:
     times = length - 1 - torch.linspace(0, length - 1, -(-samples // count), device=size.device).round().long()
     y = states[:, times, :, :-1].flatten(0, 1)[:samples].transpose(0, 1)
 
-    return Samples(y, largest, size, rate, trusted, size)
+    return Samples(
+        y, largest, size, chains.rate, trusted, log_evidence, chains.mean.squeeze(1), chains.root.squeeze(1)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +114,8 @@ class Chains:
         target: The densities, one a row.
         streams: The random numbers of each row.
         proposal: The mixtures of independence moves.
-        metric: Mixtures of normal approximations, of which one is chosen at random for each move.
+        mean: The mean of the normal approximation, with shape `(rows, 1, free)`.
+        root: The symmetric root of its covariance, with shape `(rows, 1, free, free)`.
         y: The states, with shape `(rows, chains, free)`.
         log_prob: Their log-densities, with shape `(rows, chains)`.
         gradient: The gradients of these, with shape `(rows, chains, free)`.
@@ -99,8 +126,9 @@ class Chains:
 
     target: Standardized
     streams: Streams
-    proposal: Mixture
-    metric: Mixture
+    proposal: Mixture | None
+    mean: Tensor
+    root: Tensor
     y: Tensor
     log_prob: Tensor
     gradient: Tensor
@@ -151,9 +179,7 @@ class Chains:
     def hamiltonian_move(self) -> "Chains":
         """Proposes the ends of trajectories."""
         rows, count, free = self.y.shape
-        component = systematic(self.metric.log_weight, 1, self.streams, "metric", self.moves).squeeze(-1)
-        row = torch.arange(rows, device=component.device)
-        mean, root = self.metric.mean[row, component].unsqueeze(1), self.metric.root[row, component]
+        mean, root = self.mean, self.root.squeeze(1)
         momentum = self.streams.normal(count * free, "momentum", self.moves).reshape(rows, count, free)
         jitter = 1 + SETTINGS.jitter * (2 * self.streams.uniform(count, "jitter", self.moves) - 1)
         size = (SETTINGS.trajectory * jitter / self.steps.unsqueeze(-1)).unsqueeze(-1)

@@ -77,6 +77,8 @@ class Samples:
         acceptance: The acceptance rate, or the relative effective sample size of weighted draws.
         trusted: Whether they are to be trusted.
         log_evidence: The log normalising constant.
+        mean: The mean of a normal approximation, with shape `(rows, free)`.
+        root: The symmetric root of its covariance, with shape `(rows, free, free)`.
     """
 
     y: Tensor
@@ -85,6 +87,8 @@ class Samples:
     acceptance: Tensor
     trusted: Tensor
     log_evidence: Tensor
+    mean: Tensor
+    root: Tensor
 
     def replaced(self, rows: Tensor, part: "Samples") -> "Samples":
         """Replaces the given rows."""
