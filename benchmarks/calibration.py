@@ -3,8 +3,8 @@
 A counterfactual world is drawn from the density around a factual one, and what it has at the antecedent is asked of the
 factual one. Then it is itself a draw of what is to be sampled, so that the ranks of its noises among the samples are
 uniform. Each setting makes so many worlds, and prints how many ranks of noises lie in the outer tenths (0.1 each if
-calibrated), the least p-value of a chi-squared test of uniform ranks over the noises, corrected for their number, and the
-share of trusted rows.
+calibrated), the least p-value of a chi-squared test of uniform ranks over the noises, corrected for their number, and
+the share of trusted rows.
 
 References:
     Validating Bayesian inference algorithms with simulation-based calibration (Talts, Betancourt, Simpson, Vehtari and

@@ -1,10 +1,10 @@
 """What backtracking samples cost with many causes, and whether they are right where the truth is a closed form.
 
-Linear-Gaussian laws on random graphs: 8 queries of 400 samples, whose noises are normal with a known mean and covariance.
-Laws fitted to drawn rows: 10 queries of 100 samples. Times are CPU seconds of one thread, after one small question to
-warm up. Of the moments the root mean square error in Monte-Carlo standard errors is printed, which is 1 if
-samples are independent draws of the truth, and the mean ratio of standard deviations, noise by noise. `--most 20` leaves
-out the larger models.
+Linear-Gaussian laws on random graphs: 8 queries of 400 samples, whose noises are normal with a known mean and
+covariance. Laws fitted to drawn rows: 10 queries of 100 samples. Times are CPU seconds of one thread, after one small
+question to warm up. Of the moments the root mean square error in Monte-Carlo standard errors is printed, which is 1 if
+samples are independent draws of the truth, and the mean ratio of standard deviations, noise by noise. `--most 20`
+leaves out the larger models.
 """
 
 import argparse

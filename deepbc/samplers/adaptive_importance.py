@@ -1,8 +1,8 @@
 r"""Adaptive importance sampling: weighted draws of a density from a mixture of normal ones that learns from them.
 
-The first draws are of the prior, and of the Laplace approximation at the mode. In each round the mixture is fitted to all
-draws so far, a component is added at the draw of largest weight, and more draws are made of it. The weight of every draw
-is that of the mixture of all rounds, with :math:`n_t` draws of :math:`q_t` in round :math:`t`,
+The first draws are of the prior, and of the Laplace approximation at the mode. In each round the mixture is fitted to
+all draws so far, a component is added at the draw of largest weight, and more draws are made of it. The weight of every
+draw is that of the mixture of all rounds, with :math:`n_t` draws of :math:`q_t` in round :math:`t`,
 
 .. math:: w_k = \frac{p(y_k)}{\sum_t n_t q_t(y_k) / \sum_t n_t},
 
@@ -73,7 +73,7 @@ class WeightedDraws:
         effective = 1 / ((1 / relative_size - 1) / count + times.square().sum(-1) / samples**2)
         order = streams.uniform(samples, "order").argsort(-1)
         y = self.y.gather(1, chosen.gather(-1, order).unsqueeze(-1).expand(-1, -1, free))
-        trusted = pareto_reliable(self.log_weight) & (effective >= SETTINGS.effective * samples)
+        trusted = pareto_reliable(self.log_weight) & (effective >= SETTINGS.trusted * samples)
         main = self.last.largest(1)
         one = torch.ones_like(effective)
 
@@ -81,7 +81,9 @@ class WeightedDraws:
             y, one, effective, relative_size, trusted, self.log_evidence, main.mean.squeeze(1), main.root.squeeze(1)
         )
 
-    def joined(self, target: Standardized, part: Mixture, count: int, streams: Streams, purpose: str) -> "WeightedDraws":
+    def joined(
+        self, target: Standardized, part: Mixture, count: int, streams: Streams, purpose: str
+    ) -> "WeightedDraws":
         """Adds so many draws of a mixture."""
         y = part.draw(count, streams, purpose)
         share = y.new_full((len(y), 1), count / (self.y.shape[1] + count))

@@ -1,11 +1,13 @@
 r"""The default sampler: adaptive importance sampling, and Hamiltonian chains where its weights are not enough.
 
 1. *Laplace approximation* at the mode (`laplace`).
-2. *Adaptive importance sampling* from a mixture that begins with it (`adaptive_importance`), row by row until the *Pareto
-   diagnostic* (`pareto`) finds the weights reliable and the draws are worth the samples. Where laws are linear and
-   distances squared the approximation is the density, and the first round is enough in any dimension.
-3. *Split Hamiltonian Monte Carlo* (`split_hmc`) for what is left, rows of many dimensions, until R-hat and effective
-   sample size (`convergence`) say that the chains agree.
+2. *Adaptive importance sampling* from a mixture that begins with it (`adaptive_importance`), row by row until the
+   *Pareto diagnostic* (`pareto`) finds the weights reliable and the draws are worth the samples. Where laws are linear
+   and distances squared the approximation is the density, and the first round is enough in any dimension.
+3. *Resample-move*: where weights are uneven, samples move along a few trajectories of *split Hamiltonian Monte Carlo*
+   (`split_hmc`), which takes away the bias that finitely many weights leave.
+4. *Chains* of such trajectories for what is left, rows of many dimensions, until R-hat and effective sample size
+   (`convergence`) say that they agree.
 
 All constants are in `settings`.
 """
@@ -39,8 +41,7 @@ class Hamiltonian(Sampler):
     def sample(self, target: Target, samples: int, streams: Streams, on_progress: Callable[[], None]) -> Draws:
         space = Standardized(target)
         drawn, left, draws = importance_samples(space, samples, streams, on_progress)
-        even = (drawn.acceptance >= SETTINGS.even) & (drawn.effective >= SETTINGS.enough * samples)
-        rows = (drawn.trusted & ~even).nonzero().squeeze(-1)
+        rows = (drawn.trusted & (drawn.acceptance < SETTINGS.even)).nonzero().squeeze(-1)
         if len(rows):
             drawn = drawn.replaced(rows, moved_samples(space.select(rows), select(drawn, rows), streams.select(rows)))
         if len(left):

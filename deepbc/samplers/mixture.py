@@ -1,7 +1,7 @@
 r"""Mixtures of normal densities, :math:`q(y) = \sum_j \pi_j N(y; m_j, R_j^2)`, fitted to weighted draws.
 
-An EM step with the importance weights :math:`w_k` of draws :math:`y_k` makes a mixture nearer to the density of these in
-Kullback-Leibler divergence:
+An EM step with the importance weights :math:`w_k` of draws :math:`y_k` makes a mixture nearer to the density of these
+in Kullback-Leibler divergence:
 
 .. math:: \rho_{jk} = \frac{\pi_j N(y_k; m_j, R_j^2)}{q(y_k)}, \qquad \pi_j' = \sum_k w_k \rho_{jk}, \qquad
           m_j' = \sum_k \frac{w_k \rho_{jk}}{\pi_j'} y_k,
@@ -22,11 +22,7 @@ from torch import Tensor
 from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.numerics.truncated_normal import LOG_SQRT_2PI
-
-# The least and the largest variance along an axis, in units of the prior's.
-VARIANCES = (1e-12, 16.0)
-# The weight that an EM step leaves each component at least, so that none vanishes by chance.
-LEAST_WEIGHT = 1e-3
+from deepbc.samplers.settings import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ class Mixture:
             means.append(trust * mean + (1 - trust) * self.mean[:, j : j + 1])
             last = self.root[:, j] @ self.root[:, j]
             roots.append(symmetric_root(torch.lerp(last, (share * centred).mT @ centred, trust)))
-        weights = torch.where(self.log_weight > -torch.inf, weights + LEAST_WEIGHT, 0.0)
+        weights = torch.where(self.log_weight > -torch.inf, weights + SETTINGS.least_weight, 0.0)
 
         return Mixture(
             torch.cat(means, dim=1), torch.stack(roots, dim=1), (weights / weights.sum(-1, keepdim=True)).log()
@@ -119,7 +115,7 @@ def softmax(log_weight: Tensor) -> Tensor:
 def symmetric_root(covariance: Tensor) -> Tensor:
     """The symmetric root of covariances; unlike eigenvectors it is continuous where eigenvalues are equal."""
     variances, axes = torch.linalg.eigh(covariance)
-    root: Tensor = (axes * variances.clamp(*VARIANCES).sqrt().unsqueeze(-2)) @ axes.mT
+    root: Tensor = (axes * variances.clamp(*SETTINGS.variances).sqrt().unsqueeze(-2)) @ axes.mT
 
     return root
 

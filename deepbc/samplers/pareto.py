@@ -1,7 +1,7 @@
 r"""The Pareto diagnostic of importance weights.
 
-The largest weights follow a generalized Pareto distribution. Its shape :math:`k` says how many moments the weights have,
-:math:`1 / k`; above 0.7 an estimate converges too slowly to be relied on, with few draws already below.
+The largest weights follow a generalized Pareto distribution. Its shape :math:`k` says how many moments the weights
+have, :math:`1 / k`; above 0.7 an estimate converges too slowly to be relied on, with few draws already below.
 
 References:
     Pareto smoothed importance sampling (Vehtari, Simpson, Gelman, Yao and Gabry, 2024).
@@ -30,7 +30,8 @@ def pareto_k(log_weights: Tensor) -> Tensor:
         log_weights: Their logarithms, with shape `(rows, draws)`.
 
     Returns:
-        The shape, with shape `(rows,)`: minus infinity where the largest weights are the same, NaN where there are none.
+        The shape, with shape `(rows,)`: minus infinity where the largest weights are the same, NaN where there are
+        none.
     """
     count = log_weights.shape[-1]
     tail = _tail(count)

@@ -7,8 +7,8 @@ step of size :math:`\epsilon` follows the first exactly, by a rotation, and the 
           (z, p) \leftarrow (z \cos \epsilon + p \sin \epsilon, \, p \cos \epsilon - z \sin \epsilon), \quad
           p \leftarrow p + \tfrac{\epsilon}{2} \nabla r(z),
 
-so that in any dimension only what is not normal costs acceptance. Before each trajectory a draw of a mixture is proposed
-(an independence chain), which changes modes. Chains start at weighted draws, by truncated weights.
+so that in any dimension only what is not normal costs acceptance. After each trajectory a draw of a mixture
+is proposed (an independence chain), which changes modes. Chains start at weighted draws, by truncated weights.
 
 References:
     Split Hamiltonian Monte Carlo (Shahbaba, Lan, Johnson and Neal, 2014).
@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from deepbc.numerics.batched import select
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.adaptive_importance import WeightedDraws
 from deepbc.samplers.convergence import effective_sample_size, r_hat
@@ -37,23 +36,16 @@ from deepbc.samplers.target import r_hat_converged
 
 
 def moved_samples(target: Standardized, samples: Samples, streams: Streams) -> Samples:
-    """Makes a few trajectories from samples (resample-move).
-
-    They take away most of the bias that finitely many weights leave, and the correlation of samples that are one draw.
-    """
+    """Makes a few trajectories from samples (resample-move), against the bias that finitely many weights leave."""
     steps, rate = samples.y.new_full((target.rows,), SETTINGS.leapfrog[1]).long(), samples.y.new_ones(target.rows)
     start = samples.y, *target.gradients(samples.y)
-    chains = Chains(target, streams, None, samples.mean.unsqueeze(1), samples.root.unsqueeze(1), *start, steps, rate, 0)
+    mean, root = samples.mean.unsqueeze(1), samples.root.unsqueeze(1)
+    normal = Mixture(mean, root, mean.new_zeros(target.rows, 1))
+    chains = Chains(target, streams, normal, mean, root, *start, steps, rate, 0)
     for _ in range(SETTINGS.moves):
         chains = chains.hamiltonian_move()
 
-    count = samples.y.shape[1]
-    before, after = (each - each.mean(1, keepdim=True) for each in (samples.y, chains.y))
-    squares = before.square().sum(1) * after.square().sum(1)
-    correlation = ((before * after).sum(1).square() / squares.clamp_min(1e-300)).amax(-1)
-    effective = 1 / (1 / count + correlation * (1 / samples.effective - 1 / count))
-
-    return replace(samples, y=chains.y, effective=effective, trusted=effective >= SETTINGS.trusted * count)
+    return replace(samples, y=chains.y)
 
 
 def chain_samples(
@@ -78,14 +70,18 @@ def chain_samples(
         target, streams, draws.mixture, metric.mean, metric.root, y, *target.gradients(y), steps, rate, 0
     ).adapted()
     length = max(SETTINGS.recorded, -(-samples // count))
-    left, done = torch.arange(target.rows, device=y.device), None
-    for _ in range(SETTINGS.attempts):
+    chains, states = chains.run(length)
+    done = _judge(states, samples, chains, draws.log_evidence)
+    on_attempt()
+    left = (~done.trusted).nonzero().squeeze(-1)
+    chains = chains.select(left)
+    for attempt in range(1, SETTINGS.attempts):
         if len(left):
-            chains, states = chains.run(length)
+            chains, states = chains.run(length * 2**attempt)
             part = _judge(states, samples, chains, draws.log_evidence[left])
-            done = part if done is None else done.replaced(left, part)
+            done = done.replaced(left, part)
             more = (~part.trusted).nonzero().squeeze(-1)
-            left, chains, length = left[more], chains.select(more), 2 * length
+            left, chains = left[more], chains.select(more)
         on_attempt()
 
     return done
@@ -101,9 +97,7 @@ def _judge(states: Tensor, samples: int, chains: "Chains", log_evidence: Tensor)
     times = length - 1 - torch.linspace(0, length - 1, -(-samples // count), device=size.device).round().long()
     y = states[:, times, :, :-1].flatten(0, 1)[:samples].transpose(0, 1)
 
-    return Samples(
-        y, largest, size, chains.rate, trusted, log_evidence, chains.mean.squeeze(1), chains.root.squeeze(1)
-    )
+    return Samples(y, largest, size, chains.rate, trusted, log_evidence, chains.mean.squeeze(1), chains.root.squeeze(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +120,7 @@ class Chains:
 
     target: Standardized
     streams: Streams
-    proposal: Mixture | None
+    proposal: Mixture
     mean: Tensor
     root: Tensor
     y: Tensor
@@ -138,9 +132,10 @@ class Chains:
 
     def select(self, rows: Tensor) -> "Chains":
         """Takes the given rows."""
-        part = select(replace(self, target=None, streams=None), rows)
+        parts = {name: getattr(self, name).select(rows) for name in ("target", "streams", "proposal")}
+        tensors = ("mean", "root", "y", "log_prob", "gradient", "steps", "rate")
 
-        return replace(part, target=self.target.select(rows), streams=self.streams.select(rows))
+        return replace(self, **parts, **{name: getattr(self, name)[rows] for name in tensors})
 
     def adapted(self) -> "Chains":
         """Makes the moves of the warm-up, in which the number of steps follows the acceptance rate."""
@@ -206,6 +201,4 @@ class Chains:
         )
         log_prob = torch.where(accepted, log_prob, self.log_prob)
 
-        return replace(
-            self, y=y, log_prob=log_prob, gradient=gradient, rate=probability.mean(-1), moves=self.moves + 1
-        )
+        return replace(self, y=y, log_prob=log_prob, gradient=gradient, rate=probability.mean(-1), moves=self.moves + 1)

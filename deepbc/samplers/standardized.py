@@ -1,4 +1,4 @@
-"""Densities in standardized coordinates at many points a row, and samples of them: what the default sampler works on."""
+"""Densities in standardized coordinates at many points a row, and samples of them, for the default sampler."""
 
 __all__ = ["Samples", "Standardized"]
 
