@@ -18,7 +18,7 @@ __all__ = ["laplace_approximation"]
 import torch
 from torch import Tensor
 
-from deepbc.samplers.mixture import symmetric_root
+from deepbc.samplers.mixture import rounded, symmetric_root
 from deepbc.samplers.settings import SETTINGS
 from deepbc.samplers.standardized import Standardized
 
@@ -49,7 +49,7 @@ def laplace_approximation(target: Standardized, start: Tensor) -> tuple[Tensor, 
         trials = at.unsqueeze(1) + step.new_tensor(SETTINGS.newton_lengths)[:, None] * (step @ root[rows])
         best, index = part.log_probs(trials).max(-1)
         rises = best > log_prob.squeeze(-1)
-        found = trials.gather(1, index[:, None, None].expand(-1, 1, target.free)).squeeze(1)
+        found = rounded(trials.gather(1, index[:, None, None].expand(-1, 1, target.free)).squeeze(1))
         mode[rows] = torch.where(rises.unsqueeze(-1), found, at)
         rows = rows[rises & (decrement.squeeze(-1) > SETTINGS.newton_decrement)]
         if not len(rows):

@@ -12,7 +12,7 @@ References:
     Adaptive importance sampling in general mixture classes (Cappé, Douc, Guillin, Marin and Robert, 2008), section 3.
 """
 
-__all__ = ["Mixture", "symmetric_root", "systematic"]
+__all__ = ["Mixture", "rounded", "symmetric_root", "systematic"]
 
 from dataclasses import dataclass
 
@@ -102,9 +102,9 @@ class Mixture:
             roots.append(symmetric_root(torch.lerp(last, (share * centred).mT @ centred, trust)))
         weights = torch.where(self.log_weight > -torch.inf, weights + SETTINGS.least_weight, 0.0)
 
-        return Mixture(
-            torch.cat(means, dim=1), torch.stack(roots, dim=1), (weights / weights.sum(-1, keepdim=True)).log()
-        )
+        log_weight = rounded((weights / weights.sum(-1, keepdim=True)).log())
+
+        return Mixture(rounded(torch.cat(means, dim=1)), torch.stack(roots, dim=1), log_weight)
 
 
 def softmax(log_weight: Tensor) -> Tensor:
@@ -116,8 +116,14 @@ def symmetric_root(covariance: Tensor) -> Tensor:
     """The symmetric root of covariances; unlike eigenvectors it is continuous where eigenvalues are equal."""
     variances, axes = torch.linalg.eigh(covariance)
     root: Tensor = (axes * variances.clamp(*SETTINGS.variances).sqrt().unsqueeze(-2)) @ axes.mT
+    root = rounded(root)
 
-    return root
+    return 0.5 * (root + root.mT)
+
+
+def rounded(number: Tensor) -> Tensor:
+    """Rounds what a next step begins with: last digits depend on the shape of a batch, and grow from step to step."""
+    return (number / SETTINGS.grid).round() * SETTINGS.grid
 
 
 def systematic(log_weight: Tensor, count: int, streams: Streams, *purpose: str | int) -> Tensor:

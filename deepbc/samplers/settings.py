@@ -18,6 +18,7 @@ class Settings:
         difference: The step of the difference of gradients, in standard deviations: the bulk of the density.
         curvatures: The range of curvatures relative to those before, where the density is not concave or has a kink.
         variances: The range of variances along axes.
+        grid: The grid that means and covariances are rounded to: above rounding errors, far below standard deviations.
         draws_per_sample: The draws of a round for each sample, so that few samples are the same draw.
         least_draws: The samples for which a row is drawn at least: the diagnostics need some hundred draws.
         most_prior_draws: The most draws of the prior; one is made for each sample.
@@ -49,7 +50,8 @@ class Settings:
     newton_decrement: float = 0.01
     difference: float = 0.5
     curvatures: tuple[float, float] = (0.25, 1e4)
-    variances: tuple[float, float] = (1e-12, 16.0)
+    variances: tuple[float, float] = (1e-10, 16.0)
+    grid: float = 2.0**-32
     draws_per_sample: int = 4
     least_draws: int = 64
     most_prior_draws: int = 1024

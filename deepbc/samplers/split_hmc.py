@@ -29,7 +29,7 @@ from torch import Tensor
 from deepbc.numerics.counter_rng import Streams
 from deepbc.samplers.adaptive_importance import WeightedDraws
 from deepbc.samplers.convergence import effective_sample_size, r_hat
-from deepbc.samplers.mixture import Mixture, systematic
+from deepbc.samplers.mixture import Mixture, rounded, systematic
 from deepbc.samplers.settings import SETTINGS
 from deepbc.samplers.standardized import Samples, Standardized
 from deepbc.samplers.target import r_hat_converged
@@ -190,7 +190,7 @@ class Chains:
             p[live] = turned + 0.5 * angle * (gradient[live] @ axes + z[live])
         log_ratio = log_prob - self.log_prob - 0.5 * (p.square() - momentum.square()).sum(-1)
 
-        return self._accepted(mean + z @ root, log_prob, gradient, log_ratio, "trajectory")
+        return self._accepted(rounded(mean + z @ root), log_prob, gradient, log_ratio, "trajectory")
 
     def _accepted(self, y: Tensor, log_prob: Tensor, gradient: Tensor, log_ratio: Tensor, purpose: str) -> "Chains":
         """Accepts proposals by the rule of Metropolis and Hastings."""
