@@ -146,3 +146,16 @@ def test_many_bent_dimensions_need_chains():
     density = np.exp(2 * grid - np.exp(1.2 * grid) - 0.5 * grid**2)
     below = (density.cumsum() - density / 2) / density.sum()
     assert stats.kstest(draws.v.flatten(), lambda q: np.interp(q, grid, below)).pvalue > 0.01
+
+
+def test_uneven_rows_do_not_depend_on_their_batch():
+    # Each row takes its rounds and trajectories; what is rounded begins each of them anew.
+    def law(v):
+        return 3 * torch.sin(2 * v[:, 0] + v[:, 1]) - 4 * (v[:, 2] - v[:, 0].square()).square()
+
+    target, random = space(law, 12, 3).target, streams(12)
+    whole = bc.Hamiltonian().sample(target, 60, random, lambda: None)
+    for rows in (torch.tensor([7]), torch.arange(12).flip(0), torch.tensor([3, 9, 1])):
+        part = bc.Hamiltonian().sample(target.select(rows), 60, random.select(rows), lambda: None)
+        assert torch.allclose(part.v, whole.v[:, rows], rtol=0, atol=1e-9)
+        assert torch.equal(part.trusted, whole.trusted[rows])
