@@ -97,6 +97,14 @@ def test_interval_is_a_truncated_density(name):
     assert stats.kstest((cf.values["c"] - b) * math.sqrt(2), "norm").pvalue > 0.01
 
 
+@pytest.mark.parametrize("width", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_narrow_interval_is_its_value(width):
+    cf = bc.backtrack_samples(CHAIN, REST, {"b": bc.between(3.0, 3.0 + width)}, samples=1000, seed=0)
+    assert cf.status == "converged"
+    assert (cf.error == 0).all()
+    assert stats.kstest(2 * (cf.values["a"] - 1.5), "norm").pvalue > 0.01
+
+
 def test_interval_upstream_of_a_value():
     cf = bc.backtrack_samples(CHAIN, REST, {"a": bc.at_least(0.5), "c": 2.0}, samples=2000, seed=0)
     # a and c are normal with variances 1 / 2 and 3 / 2 and covariance 1 / 2, so a given c is normal around 2 / 3.
