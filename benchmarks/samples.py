@@ -28,21 +28,21 @@ POINTS = 4_001
 
 
 class Counter:
-    """Counts the gradients that samplers take, one for each row of a batch."""
+    """Counts the densities that samplers evaluate, one for each row of a batch."""
 
     def __init__(self) -> None:
-        self.count, self.plain = 0, Target.gradient
+        self.count, self.plain = 0, Target.log_prob
 
     def __enter__(self) -> "Counter":
-        def counted(target: Target, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def counted(target: Target, v: torch.Tensor) -> torch.Tensor:
             self.count += len(v)
             return self.plain(target, v)
 
-        Target.gradient = counted
+        Target.log_prob = counted
         return self
 
     def __exit__(self, *failure: object) -> None:
-        Target.gradient = self.plain
+        Target.log_prob = self.plain
 
 
 @torch.no_grad()
@@ -65,7 +65,7 @@ def true_spread(scm: bc.SCM, queries: Queries) -> torch.Tensor:
 
 
 def run(scm: bc.SCM, queries: Queries, sampler: bc.Sampler, truth: torch.Tensor) -> tuple[float, float, float]:
-    """Prints a line, and returns effective samples per second and per gradient, and the share of the true spread."""
+    """Prints a line, and returns effective samples per second and per density, and the share of the true spread."""
     with Counter() as counter:
         spent, cf = seconds(lambda: bc.backtrack_samples(scm, *queries, samples=SAMPLES, seed=0, sampler=sampler))
     share = cf.noise["thickness"].std(0) / truth
@@ -105,7 +105,7 @@ def main(rows: int | None) -> None:
     bc.backtrack_samples(scm, *draw_queries(test, 2), samples=20, seed=0)
 
     print(f"\n{QUERIES} queries, {SAMPLES} samples each")
-    print("  sampler       seconds  effective/s  gradients/e.     spread    R-hat  trusted   error (sd)")
+    print("  sampler       seconds  effective/s  densities/e.     spread    R-hat  trusted   error (sd)")
     ours, per_sample, _ = run(scm, queries, bc.Hamiltonian(), truth)
     paper = bc.Langevin()
     theirs, their_gradients, share = run(scm, queries, paper, truth)
@@ -115,9 +115,9 @@ def main(rows: int | None) -> None:
     steps = -2 * paper.steps / math.log1p(-min(share**2, 0.999))
     slower = 2 * steps / paper.steps
     print(
-        f"  The paper's chains forget within {steps:,.0f} steps; calibrated they take {2 * steps:,.0f} gradients an "
+        f"  The paper's chains forget within {steps:,.0f} steps; calibrated they take {2 * steps:,.0f} densities an "
         f"effective sample:\n  ours are {ours / theirs * slower:,.0f} times as many a second, for "
-        f"{their_gradients * slower / per_sample:,.0f} times fewer gradients"
+        f"{their_gradients * slower / per_sample:,.0f} times fewer densities"
     )
 
     with tempfile.TemporaryDirectory() as folder:

@@ -61,8 +61,8 @@ class Asked:
         return replace(self, lower=lower, upper=torch.where(self.upper.isfinite(), self.upper, self.lower))
 
     def shrunk(self, sd: Tensor) -> "Asked":
-        """The interval without an interior margin at both ends, at most to its middle."""
-        margin = torch.minimum(INTERIOR_MARGIN * sd.expand_as(self.lower), (self.upper - self.lower) / 2)
+        """The interval without an interior margin at both ends, at most a quarter of it."""
+        margin = torch.minimum(INTERIOR_MARGIN * sd.expand_as(self.lower), (self.upper - self.lower) / 4)
 
         return Asked(self.lower + margin, self.upper - margin, True)
 

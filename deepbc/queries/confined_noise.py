@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 from deepbc.mechanisms import Atomic, Mechanism
-from deepbc.numerics.truncated_normal import truncated
+from deepbc.numerics.truncated_normal import LOG_SQRT_2PI, truncated
 from deepbc.queries.asked import Asked
 from deepbc.scm.completion import Completion
+
+# Ends in standard deviations so near that a difference of probabilities has lost half of its digits.
+NARROW = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,13 @@ class InsideInterval:
         for end, reduced, outside in pairs:
             noise = (law.abduct_reduced(reduced, parents) - ends.rest) / self.width
             bounds.append(torch.where(end.isfinite(), noise, torch.where(ends.rising, outside, -outside)))
-        moved, log_mass = truncated(self.w, torch.minimum(*bounds), torch.maximum(*bounds))
+        low, high = torch.minimum(*bounds), torch.maximum(*bounds)
+        # The mass between ends that are nearly the same is density times width: a difference has no digits left.
+        narrow = high - low < NARROW
+        end, width = torch.where(narrow, high, 0.0), torch.where(narrow, high - low, 1.0)
+        moved, log_mass = truncated(self.w, low, torch.where(narrow, low + 1.0, high))
+        moved = torch.where(narrow, end, moved)
+        log_mass = torch.where(narrow, width.log() - 0.5 * end.square() - LOG_SQRT_2PI, log_mass)
         added = log_mass - 0.5 * self.w.square() + 0.5 * moved.square()
         u = ends.rest + self.width * moved
 

@@ -34,9 +34,10 @@ class Diagnostics:
 
     Args:
         r_hat: How much the chains of a row disagree (the rank-normalised split R-hat), with shape `(*rows,)`; near 1
-            where they tell of one density.
+            where they tell of one density, and 1 of samples by importance weights, which need no chains.
         effective: How many independent samples those of a row are worth, with shape `(*rows,)`.
-        acceptance: The part of the proposals that was taken, with shape `(*rows,)`.
+        acceptance: The part of the proposals that was taken, with shape `(*rows,)`; of importance sampling, what a
+            weighted draw is worth on average.
     """
 
     r_hat: Tensor

@@ -29,7 +29,7 @@ from deepbc.queries.roles import Roles
 from deepbc.queries.search_model import relaxed
 from deepbc.queries.worlds import Columns
 from deepbc.samplers import Sampler
-from deepbc.samplers.bridge_sampling import log_evidence
+from deepbc.samplers.adaptive_importance import log_evidence
 from deepbc.samplers.target import Draws, Target
 from deepbc.scm import SCM
 from deepbc.scm.completion import (
@@ -179,7 +179,7 @@ class SampleTarget:
         """
         target = self._target(question, start)
         draws = self.sampler.sample(target, samples, streams, on_progress)
-        evidence = log_evidence(target, draws.v, streams) if weigh else target.start.new_zeros(question.rows)
+        evidence = log_evidence(target, samples, streams) if weigh else target.start.new_zeros(question.rows)
 
         return self._complete(question, target, draws, streams, evidence)
 

@@ -49,7 +49,7 @@ from deepbc.scm.schema import read_names
 from deepbc.solvers import Exact
 
 # So many samples are drawn at a time; a row counts as so many at least, because samplers look around before they draw.
-CHUNK, LEAST = 262_144, 128
+CHUNK, LEAST = 65_536, 128
 # Combinations of classes are weighed by so many draws at least. Those whose mode costs so much more than that of others
 # are pruned, and diagnostics leave out combinations that are expected in fewer than this part of one sample.
 LEAST_DRAWS, PRUNED_COST, PART_OF_ONE = 128, 25.0, 0.05
@@ -118,8 +118,8 @@ def backtrack_samples(
     draw: _Draw = _Mixture(search, target, tuple(combinations_of(scm, classes))) if classes else _Single(search, target)
 
     modes = draw.find_modes(question)
-    outcome, penalised = modes.statuses.outcome, sampler.penalty is not None
-    drawable = (modes.statuses.converged | (penalised & (outcome == Outcome.MAX_STEPS))).nonzero().squeeze(-1)
+    # A world that is not the nearest is a start as well; the antecedent holds there, or nearly under a penalty.
+    drawable = (modes.statuses.converged | (modes.statuses.outcome == Outcome.MAX_STEPS)).nonzero().squeeze(-1)
     chunks = drawable.split(max(1, CHUNK // (max(samples, LEAST) * draw.densities))) if len(drawable) else ()
     streams = Streams.of(seed, _held(question))
     store = _Store.of(question, modes.worlds, samples, target.drawn)
@@ -242,7 +242,7 @@ class _Mixture:
         draws = max(job.samples, LEAST_DRAWS)
         drawn = inner.draw(many.select(kept), start, draws, streams, job.on_progress, weigh=True)
 
-        weight = drawn.log_evidence.new_full((cost.numel(),), -torch.inf).index_put((kept,), drawn.log_evidence)
+        weight = cost.new_full((cost.numel(),), -torch.inf).index_put((kept,), drawn.log_evidence)
         index = torch.zeros(cost.numel(), dtype=torch.long, device=rows.device)
         index[kept] = torch.arange(len(kept), device=rows.device)
 

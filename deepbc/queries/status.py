@@ -144,9 +144,9 @@ TABLE: Mapping[Outcome, tuple[str, str, str]] = {
     ),
     Outcome.UNTRUSTED: (
         _PART,
-        "The chains of {sampler} do not tell of one density yet, or their samples hang together: `diagnostics` says "
-        "how much.",
-        "Draw more samples, allow more warm-up or refresh, or take the sampler Hamiltonian() as it comes.",
+        "The weights or chains of {sampler} do not tell of one density yet, or its samples are worth too few: "
+        "`diagnostics` says how much.",
+        "Draw more samples, which are looked for in more places, or take the sampler Hamiltonian().",
     ),
     Outcome.DIVERGED: (
         _PART,

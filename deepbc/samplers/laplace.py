@@ -1,9 +1,15 @@
-"""Laplace approximation: the mode of a density by Newton's method, and the inverse Hessian there as covariance.
+r"""Laplace approximations: a mode of a density by damped Newton steps, and the inverse Hessian there as covariance.
 
-The Hessian is taken by central differences of gradients over about a standard deviation, not at a point, so that it
-describes the bulk of the density. Its inverse is the mass matrix preconditioner of Hamiltonian Monte Carlo.
+With :math:`g` the gradient of :math:`\log p` at :math:`y` and :math:`C = R R^\top` the inverse of its negative Hessian,
+
+.. math:: y \leftarrow y + t \, C g, \qquad t \in \{1, \tfrac{1}{2}, \tfrac{1}{4}, \tfrac{1}{16}\},
+
+until the squared Newton decrement :math:`g^\top C g` is small. The Hessian is taken by central differences of gradients
+along the columns of the last root :math:`R`, over a standard deviation in all, so that it describes the bulk of the
+density and not a point of it, kinks included.
 
 References:
+    Convex Optimization (Boyd and Vandenberghe, 2004), section 9.5.
     Bayesian Data Analysis (Gelman et al., 2013), chapter 13.3.
 """
 
@@ -12,71 +18,57 @@ __all__ = ["laplace_approximation"]
 import torch
 from torch import Tensor
 
-from deepbc.samplers.target import Target
-
-# Newton steps, the lengths of which the best is taken, and the largest norm of a step, in standard deviations.
-NEWTON_STEPS, STEP_LENGTHS, MAX_STEP_NORM = 8, (1.0, 0.5, 0.25, 0.06), 3.0
-# The difference step in standard deviations, and the dimension above which the prior replaces the Hessian.
-DIFFERENCE_STEP, MAX_DENSE_DIM = 0.5, 64
-# The range of standard deviations along eigenvectors, in those of the prior.
-MAX_SD, MIN_SD = 4.0, 1e-4
+from deepbc.samplers.mixture import rounded, symmetric_root
+from deepbc.samplers.settings import SETTINGS
+from deepbc.samplers.standardized import Standardized
 
 
-def laplace_approximation(target: Target) -> tuple[Tensor, Tensor]:
+@torch.no_grad()
+def laplace_approximation(target: Standardized, start: Tensor) -> tuple[Tensor, Tensor]:
     r"""Approximates each density by a normal one.
 
+    Args:
+        target: The densities.
+        start: Where to start, with shape `(rows, free)`.
+
     Returns:
-        The mode, with shape `(rows, free)`, and a factor :math:`L` of the covariance :math:`L L^\top`, with shape
+        The mode, with shape `(rows, free)`, and the symmetric root :math:`R` of the covariance, with shape
         `(rows, free, free)`.
     """
-    v = target.start
-    log_prob, gradient = target.gradient(v)
-    sd = target.prior_sd.expand_as(v)
-    for _ in range(NEWTON_STEPS):
-        factor = _covariance_factor(target, v, sd)
-        move = (factor.mT @ gradient.unsqueeze(-1)).squeeze(-1)
-        scale = (MAX_STEP_NORM / move.square().sum(-1, keepdim=True).sqrt().clamp_min(MAX_STEP_NORM)).nan_to_num(
-            nan=0.0
-        )
-        step = (factor @ (scale * move).unsqueeze(-1)).squeeze(-1)
-        lengths = v.new_tensor(STEP_LENGTHS)
-        rows = torch.arange(len(v), device=v.device).repeat_interleave(len(lengths))
-        trials = (v.unsqueeze(1) + lengths[:, None] * step.unsqueeze(1)).flatten(0, 1)
-        log_probs, gradients = target.select(rows).gradient(trials)
-        log_probs = log_probs.nan_to_num(nan=-torch.inf).reshape(len(v), -1)
-        best_log_prob, index = log_probs.max(-1)
-        best = index + len(lengths) * torch.arange(len(v), device=v.device)
-        accepted = (best_log_prob > log_prob) & gradients[best].isfinite().all(-1)
-        v = torch.where(accepted.unsqueeze(-1), trials[best], v)
-        gradient = torch.where(accepted.unsqueeze(-1), gradients[best], gradient)
-        log_prob = torch.where(accepted, best_log_prob, log_prob)
-        sd = factor.square().sum(-1).sqrt()
+    mode = start.clone()
+    root = torch.eye(target.free, dtype=start.dtype, device=start.device).repeat(target.rows, 1, 1)
+    rows = torch.arange(target.rows, device=start.device)
+    for _ in range(SETTINGS.newton_steps):
+        part, at = target.select(rows), mode[rows]
+        log_prob, gradient = part.gradients(at.unsqueeze(1))
+        root[rows] = _covariance_root(part, at, root[rows])
+        step = gradient @ root[rows]
+        decrement = step.square().sum(-1)
+        # In the norm of the covariance no longer than the largest step; NaN where there is no gradient.
+        step = step * (SETTINGS.newton_radius / decrement.sqrt()).clamp(max=1.0).unsqueeze(-1)
+        trials = at.unsqueeze(1) + step.new_tensor(SETTINGS.newton_lengths)[:, None] * (step @ root[rows])
+        best, index = part.log_probs(trials).max(-1)
+        rises = best > log_prob.squeeze(-1)
+        found = rounded(trials.gather(1, index[:, None, None].expand(-1, 1, target.free)).squeeze(1))
+        mode[rows] = torch.where(rises.unsqueeze(-1), found, at)
+        rows = rows[rises & (decrement.squeeze(-1) > SETTINGS.newton_decrement)]
+        if not len(rows):
+            break
 
-    return v, _covariance_factor(target, v, sd)
+    return mode, root
 
 
-def _covariance_factor(target: Target, v: Tensor, sd: Tensor) -> Tensor:
-    """The inverse square root of the negative Hessian, by central differences of gradients, `(rows, free, free)`."""
-    free = target.free
-    prior_sd = target.prior_sd.expand_as(v)
-    if free > MAX_DENSE_DIM:
-        return torch.diag_embed(prior_sd)
-
-    step = DIFFERENCE_STEP * sd
-    rows = torch.arange(len(v), device=v.device)
-    columns = []
-    for k in range(free):
-        difference = torch.zeros_like(v)
-        difference[:, k] = step[:, k]
-        _, gradients = target.select(torch.cat([rows, rows])).gradient(torch.cat([v - difference, v + difference]))
-        before, after = gradients.split(len(v))
-        columns.append((before - after) / (2 * step[:, k : k + 1]))
-    hessian = torch.stack(columns, dim=-1)
-    # In units of the prior standard deviations.
-    hessian = 0.5 * (hessian + hessian.mT) * prior_sd.unsqueeze(-1) * prior_sd.unsqueeze(-2)
-    identity = torch.eye(free, dtype=v.dtype, device=v.device)
-    hessian = torch.where(hessian.isfinite().flatten(1).all(-1)[:, None, None], hessian, identity)
+def _covariance_root(target: Standardized, y: Tensor, root: Tensor) -> Tensor:
+    """The symmetric root of the inverse negative Hessian, by differences along the columns of another root."""
+    steps = SETTINGS.difference * root.mT
+    _, gradients = target.gradients(torch.cat([y.unsqueeze(1) - steps, y.unsqueeze(1) + steps], dim=1))
+    before, after = gradients.chunk(2, dim=1)
+    hessian = (before - after) @ root / (2 * SETTINGS.difference)
+    hessian = 0.5 * (hessian + hessian.mT)
+    hessian = torch.where(
+        hessian.isfinite().all(-1).all(-1)[:, None, None], hessian, torch.eye(target.free).to(hessian)
+    )
     eigenvalues, eigenvectors = torch.linalg.eigh(hessian)
-    factor: Tensor = eigenvectors * eigenvalues.clamp(MAX_SD**-2, MIN_SD**-2).rsqrt().unsqueeze(-2)
+    part = root @ eigenvectors * eigenvalues.clamp(*SETTINGS.curvatures).rsqrt().unsqueeze(-2)
 
-    return prior_sd.unsqueeze(-1) * factor
+    return symmetric_root(part @ part.mT)

@@ -78,6 +78,9 @@ class Target:
         with torch.enable_grad():
             v = v.detach().to(self.rest).requires_grad_()
             log_prob = self.log_prob(v)
+            if not log_prob.requires_grad:
+                # Nothing is free, or nothing depends on what is.
+                return log_prob.double(), torch.zeros_like(v, dtype=torch.float64)
             slope = torch.autograd.grad(log_prob.sum(), v, materialize_grads=True)[0]
 
         return log_prob.detach().double(), slope.double()

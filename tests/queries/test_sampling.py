@@ -97,6 +97,14 @@ def test_interval_is_a_truncated_density(name):
     assert stats.kstest((cf.values["c"] - b) * math.sqrt(2), "norm").pvalue > 0.01
 
 
+@pytest.mark.parametrize("width", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_narrow_interval_is_its_value(width):
+    cf = bc.backtrack_samples(CHAIN, REST, {"b": bc.between(3.0, 3.0 + width)}, samples=1000, seed=0)
+    assert cf.status == "converged"
+    assert (cf.error == 0).all()
+    assert stats.kstest(2 * (cf.values["a"] - 1.5), "norm").pvalue > 0.01
+
+
 def test_interval_upstream_of_a_value():
     cf = bc.backtrack_samples(CHAIN, REST, {"a": bc.at_least(0.5), "c": 2.0}, samples=2000, seed=0)
     # a and c are normal with variances 1 / 2 and 3 / 2 and covariance 1 / 2, so a given c is normal around 2 / 3.
@@ -145,6 +153,40 @@ def test_interval_with_another_distance():
     cf = bc.backtrack_samples(CHAIN, REST, {"a": bc.at_least(1.0)}, samples=2000, seed=0, distance=bc.Absolute())
     assert stats.kstest(cf.values["a"] - 1, "expon").pvalue > 0.01
     assert cf.status == "converged"
+
+
+def bent() -> bc.SCM:
+    """a, b -> c; b, c -> d, by waves with skewed noise."""
+
+    def law(predict_mean):
+        return bc.Equation(
+            predict=lambda u, p: predict_mean(p) + torch.sinh(0.5 * u) / 0.5,
+            abduct=lambda x, p: torch.asinh(0.5 * (x - predict_mean(p))) / 0.5,
+        )
+
+    laws = {
+        "a": identity(),
+        "b": law(lambda p: 0.0),
+        "c": law(lambda p: torch.sin(1.2 * p["a"]) * p["b"]),
+        "d": law(lambda p: torch.tanh(p["c"]) + torch.cos(p["b"])),
+    }
+    return bc.SCM(bc.CausalGraph.parse("a, b -> c; b, c -> d"), laws)
+
+
+@pytest.mark.parametrize("asked", [["d"], ["b", "d"]], ids=str)
+def test_ranks_of_the_truth_are_uniform(asked):
+    # Simulation-based calibration: a world around a factual one is a draw of those that have what it has.
+    scm, stream = bent(), torch.Generator().manual_seed(0)
+    factual = scm.sample(400, seed=0)
+    noise = {name: u + torch.randn(400, generator=stream).double() / 2**0.5 for name, u in factual.noise.items()}
+    world = scm.predict(noise)
+    cf = bc.backtrack_samples(scm, factual.values, {name: world[name] for name in asked}, samples=99, seed=0)
+    assert (cf.status == "converged").mean() > 0.99
+    for name in scm.graph:
+        if name not in asked or len(asked) == 1:
+            ranks = (cf.noise[name] < noise[name]).sum(0).numpy()
+            # One of seven comparisons.
+            assert stats.chisquare(np.bincount(ranks // 10, minlength=10)).pvalue > 0.001, name
 
 
 def test_rows_do_not_depend_on_each_other():

@@ -7,14 +7,11 @@ from scipy import stats
 
 import deepbc as bc
 from deepbc.numerics.counter_rng import Streams
-from deepbc.samplers.elliptical_slice import log_likelihood, slice_step
-from deepbc.samplers.independence_mh import MixtureProposal
 from deepbc.samplers.target import Target
-from deepbc.samplers.tempered_smc import sample_tempered
 from deepbc.solvers.problem import Cost, Term
 from deepbc.testing import check_sampler
 
-SAMPLERS = [bc.Hamiltonian(), bc.Hamiltonian(chains=2, warmup=12), bc.Langevin(step=0.02, steps=300)]
+SAMPLERS = [bc.Hamiltonian(), bc.Langevin(step=0.02, steps=300)]
 
 
 def target(law, rest: torch.Tensor, given=None) -> Target:
@@ -96,33 +93,6 @@ def test_what_has_no_density_is_not_trusted():
     assert not draw(bc.Hamiltonian(), nowhere, 40).trusted.any()
 
 
-def test_slice_steps_keep_the_density():
-    # The density of v - exp(v) - v^2, narrow enough for brackets to shrink several times.
-    rest = torch.zeros(4000, 1, dtype=torch.float64)
-    looks = []
-
-    def law(v, given):
-        looks.append(len(v))
-        return v, 30 * v[:, 0] - 30 * v[:, 0].exp()
-
-    of = target(law, rest)
-    grid = torch.linspace(-3, 3, 60_001, dtype=torch.float64)
-    density = torch.softmax(30 * grid - 30 * grid.exp() - grid.square(), 0)
-    below = (density.cumsum(0) - density / 2).numpy()
-    start = torch.tensor(np.interp((np.arange(4000) + 0.5) / 4000, below, grid))[:, None]
-    v, log_like = start, log_likelihood(of, start)
-    looks.clear()
-
-    for step in range(10):
-        v, log_like = slice_step(of, v, log_like, torch.ones(4000, dtype=torch.float64), Streams.of(0, [start]), step)
-
-    assert torch.equal(log_like, log_likelihood(of, v))
-    assert stats.kstest(v[:, 0], lambda q: np.interp(q, grid, below)).pvalue > 0.01
-    # A bracket shrinks a few times only, and states are hardly correlated with those at the start.
-    assert sum(looks) < 10 * 4000 * 7
-    assert abs(np.corrcoef(v[:, 0], start[:, 0])[0, 1]) < 0.1
-
-
 def narrow_and_wide(rows: int) -> tuple[Target, float]:
     """Densities of a wide mode and of one that is 10 times as narrow, and the mass of the narrow one."""
     place, precision, weight = 1.0, 100.0, 5.0
@@ -137,32 +107,6 @@ def narrow_and_wide(rows: int) -> tuple[Target, float]:
     odds = weight * part * np.exp(-2 * place**2 * part)
 
     return target(law, rest), odds / (1 + odds)
-
-
-def test_tempering_finds_a_narrow_mode():
-    of, mass = narrow_and_wide(20)
-    v = sample_tempered(of, 4000, Streams.of(0, [of.rest])).reshape(20, 4000, 2)
-    found = ((v - 1).square().sum(-1) < 0.3**2).double().mean(-1)
-    assert found.mean().item() == pytest.approx(mass, rel=0.1)
-
-
-def test_mixture_proposals_have_the_density_they_claim():
-    means = torch.tensor(np.random.default_rng(0).normal(size=(3, 40, 2)) * [1.0, 5.0])
-    mode = torch.tensor([[4.0, 0.0]] * 3, dtype=torch.float64)
-    axes = 0.1 * torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
-    mixture = MixtureProposal(means, mode, axes)
-    v = torch.tensor(np.random.default_rng(1).normal(size=(3, 7, 2)))
-    claimed = mixture.log_prob(v.flatten(0, 1)).reshape(3, 7)
-    for row in range(3):
-        parts = [
-            stats.multivariate_normal(place, (each @ each.T).numpy()).pdf(v[row])
-            for place, each in zip(mixture.means[row].numpy(), mixture.factors[row], strict=True)
-        ]
-        weights = np.append(np.full(40, 0.9 / 40), 0.1)
-        assert np.allclose(np.log(weights @ np.array(parts)), claimed[row])
-    drawn = mixture.draw(20_000, Streams.of(0, [torch.arange(60_000, dtype=torch.float64)[:, None]]), "test")
-    near = (drawn.reshape(3, 20_000, 2) - mode[:, None]).square().sum(-1) < 0.3**2
-    assert near.double().mean().item() == pytest.approx(0.1, abs=0.02)
 
 
 def test_draws_are_true_to_both_modes():
