@@ -6,7 +6,6 @@ truth is kept in a folder (`--cache`), so that solvers can be compared quickly. 
 """
 
 import argparse
-import hashlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from oracle_models import SETTINGS, Model, Question, draw_model, draw_question, score_of
 from oracle_search import search
 
@@ -36,9 +34,14 @@ class Case:
         model = draw_model(self.seed, self.causes, wavy=self.wavy, score=score_of(self.setting))
         return model, draw_question(model, self.setting, self.seed, ROWS)
 
+    @property
+    def file(self) -> str:
+        """Where the truth is kept: to be cleared when models or search change."""
+        kind = "wavy" if self.wavy else "mild"
+        return f"{kind}-{self.causes}-{self.seed}-{''.join(c for c in self.setting if c.isalnum())}.npy"
+
     def truth(self, folder: Path) -> np.ndarray:
-        source = "".join(Path(__file__).with_name(f"oracle_{name}.py").read_text() for name in ("models", "search"))
-        file = folder / f"{hashlib.sha1((source + repr(self)).encode()).hexdigest()}.npy"  # noqa: S324 # a file name
+        file = folder / self.file
         if not file.exists():
             np.save(file, search(*self.draw()).numpy())
         return np.load(file)
@@ -97,8 +100,8 @@ def show(title: str, results: list[Result]) -> None:
     largest = max(results, key=lambda r: r.milliseconds)
     mean = np.mean([r.milliseconds for r in results])
     print(
-        f"{title:32s} {len(worse):6,d} {worse.mean():7.2%} {lost.mean():7.2%} {unsure.mean():7.2%} {mean:8.2f} "
-        f"{largest.milliseconds:8.2f} {(sure >= 0.99).mean():7.1%} {1 - sure.mean():7.2%}",
+        f"{title:32s} {len(worse):7,d} {worse.mean():7.2%} {lost.mean():7.2%} {unsure.mean():7.2%} {mean:7.2f} "
+        f"{largest.milliseconds:7.2f} {(sure >= 0.99).mean():7.1%} {1 - sure.mean():7.2%}",
         flush=True,
     )
 
@@ -119,8 +122,8 @@ def main(asked: argparse.Namespace) -> None:
     options = {} if asked.effort is None else {asked.effort[0]: int(asked.effort[1])}
     solver = bc.Exact(**options)
     print(f"{solver}, models from {asked.first}, causes {asked.causes}")
-    print(f"{'':32s} {'rows':>6s} {'worse':>7s} {'lost':>7s} {'unsure':>7s} {'ms/row':>8s} {'most':>8s} {'>=.99':>7s} {'doubt':>7s}")
-    every = []
+    titles = ("rows", "worse", "lost", "unsure", "ms/row", "most", ">=.99", "doubt")
+    print(f"{'':32s} " + " ".join(f"{each:>7s}" for each in titles))
     for wavy in kinds:
         results = []
         for setting in settings:
@@ -128,11 +131,11 @@ def main(asked: argparse.Namespace) -> None:
             show(f"{'wavy' if wavy else 'mild'}, {setting}", some)
             if asked.each:
                 for r in some:
-                    print(f"    {r.case.causes:3d} {r.case.seed:4d} worse {r.worse.sum():3d} lost {r.lost.sum():3d} unsure {r.unsure.sum():3d} {r.milliseconds:8.2f} ms")
+                    counts = f"worse {r.worse.sum():3d} lost {r.lost.sum():3d} unsure {r.unsure.sum():3d}"
+                    print(f"    {r.case.causes:3d} {r.case.seed:4d} {counts} {r.milliseconds:8.2f} ms")
             results += some
         show("wavy, all" if wavy else "mild, all", results)
         show_calibration(results)
-        every += results
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Random models of known smooth laws, and the settings in which the oracle asks them.
 
-Each variable is :math:`x = m(pa) + s(pa) u`. A mild law adds lines, saturating terms and parabolas; a wavy one sine waves
-and products as well. The last variable `y` descends from all others. A score is a small network of some variables.
+Each variable is :math:`x = m(pa) + s(pa) u`. A mild law adds lines, saturating terms and parabolas; a wavy one sine
+waves and products as well. The last variable `y` descends from all others. A score is a small network of some of them.
 """
 
 import math
@@ -33,7 +33,9 @@ class Law:
 
     def parts(self, pa: Tensor) -> tuple[Tensor, Tensor]:
         """The mean and the scale, with shape `(rows, 1)`."""
-        mean = pa * self.line + torch.tanh(1.5 * pa + self.phase) * self.bent + 3 * torch.tanh(pa.square() / 3) * self.even
+        mean = (
+            pa * self.line + torch.tanh(1.5 * pa + self.phase) * self.bent + 3 * torch.tanh(pa.square() / 3) * self.even
+        )
         if self.wave is not None:
             mean = mean + torch.sin(self.rate * pa + self.phase) * self.wave
             mean = mean + torch.tanh(pa * pa.roll(1, -1)) * self.product
@@ -81,7 +83,9 @@ class Model:
         return torch.cat(parts, -1) if parts else torch.zeros(rows, 0, dtype=torch.float64)
 
     def scm(self) -> bc.SCM:
-        def split(name: str, method: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Mapping[str, Tensor]], Tensor]:
+        def split(
+            name: str, method: Callable[[Tensor, Tensor], Tensor]
+        ) -> Callable[[Tensor, Mapping[str, Tensor]], Tensor]:
             def function(given: Tensor, parents: Mapping[str, Tensor]) -> Tensor:
                 joined = [parents[each] for each in self.parents[name]]
                 return method(given, torch.cat(joined, -1) if joined else given[:, :0])
@@ -93,7 +97,9 @@ class Model:
             predict = split(name, law.predict)
             if isinstance(law, Score):
                 chosen, score = self.parents[name], law
-                made[name] = bc.Predictor(lambda p, s=score, c=chosen: s.predict(p[c[0]], torch.cat([p[n] for n in c], -1)))
+                made[name] = bc.Predictor(
+                    lambda p, s=score, c=chosen: s.predict(p[c[0]], torch.cat([p[n] for n in c], -1))
+                )
             else:
                 made[name] = bc.Equation(predict=predict, abduct=split(name, law.abduct))
         return bc.SCM(bc.CausalGraph({name: list(each) for name, each in self.parents.items()}), made)
@@ -127,7 +133,9 @@ class Question:
     weights: Mapping[str, float]
     powers: Mapping[str, float]
 
-    def ask(self, scm: bc.SCM, model: Model, solver: bc.Solver, rows: slice | Tensor = slice(None)) -> bc.Counterfactual:
+    def ask(
+        self, scm: bc.SCM, model: Model, solver: bc.Solver, rows: slice | Tensor = slice(None)
+    ) -> bc.Counterfactual:
         noise = {name: each[rows] for name, each in self.noise.items()}
         x = model.predict(noise)
         asked = {}
@@ -142,7 +150,8 @@ class Question:
         factual = {name: each.squeeze(-1) for name, each in x.items() if name != "score"}
         made = {1.0: bc.Absolute, 2.0: bc.Squared}
         distance = {
-            name: (made[p](self._own(name)) if p in made else bc.Power(p, self._own(name))) for name, p in self.powers.items()
+            name: (made[p](self._own(name)) if p in made else bc.Power(p, self._own(name)))
+            for name, p in self.powers.items()
         }
         if all(p == 2 for p in self.powers.values()):
             distance = bc.Squared(dict(self.weights))

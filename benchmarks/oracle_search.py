@@ -8,7 +8,7 @@ Levenberg-Marquardt steps, the costs with corners rounded less and less; the bes
 import math
 
 import torch
-from oracle_models import Columns, Model, Question, Score
+from oracle_models import Model, Question, Score
 from torch import Tensor
 
 STARTS, KEPT, STEPS, POLISH = 100, 6, 40, 60
