@@ -26,7 +26,7 @@ from torch import Tensor
 from deepbc.numerics.batched import select
 
 # Newton steps before a cycle is assumed, and sweeps of coordinate descent that then go before the last step.
-NEWTON_STEPS, SWEEPS = 10, 30
+NEWTON_STEPS, SWEEPS = 10, 100
 # Tikhonov term of a system with unit diagonal, so that linearly dependent conditions have multipliers.
 RIDGE = 1e-13
 
@@ -100,13 +100,14 @@ class QuadraticProgram:
 
         rows = cycling.nonzero().squeeze(-1)
         part = QuadraticProgram(self.factor, self.gradient, select(self.conditions, rows))
-        some = (
-            system[rows],
-            offset[rows],
-            part._descend(system[rows], offset[rows], multipliers[rows]),
-            compliance[rows],
-        )
-        return multipliers.index_put((rows,), part._newton(*some[:2], some[3], *part._guess(*some)))
+        system, offset, compliance = system[rows], offset[rows], compliance[rows]
+        descended = part._descend(system, offset, multipliers[rows])
+        guess = part._guess(system, offset, descended, compliance)
+        solved = part._newton(system, offset, compliance, *guess)
+        again = part._guess(system, offset, solved, compliance)
+        settled = ((again[0] == guess[0]) & (again[1] == guess[1])).all(-1, keepdim=True)
+
+        return multipliers.index_put((rows,), torch.where(settled, solved, descended))
 
     def _guess(self, system: Tensor, offset: Tensor, multipliers: Tensor, compliance: Tensor) -> tuple[Tensor, ...]:
         """Which condition is at an end (-1 the lower, 1 the upper, 0 none), and the multipliers of the others."""
