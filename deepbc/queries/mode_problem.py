@@ -114,8 +114,14 @@ class ModeProblem:
         holds = torch.stack([each.missed(question.x[name]).amax(-1) == 0 for name, each in self.aims.items()]).all(0)
         status = torch.where(holds, int(SolverStatus.CONVERGED), status)
 
+        certainty = torch.ones_like(status, dtype=torch.double)
+        if solution.certainty is not None:
+            certainty = torch.where(holds, certainty, solution.certainty.to(certainty))
+
         with torch.no_grad():
-            return self._complete(question, context, solution, lost | holds, status)
+            worlds = self._complete(question, context, solution, lost | holds, status)
+
+        return replace(worlds, certainty=certainty)
 
     @property
     def _carriers(self) -> tuple[str, ...]:

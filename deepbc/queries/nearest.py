@@ -7,14 +7,12 @@ __all__ = ["Search", "solve"]
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from deepbc.distances import Distances
 from deepbc.numerics.batched import select
-from deepbc.queries.active_set import Make, solve_within
 from deepbc.queries.asked import Asked
 from deepbc.queries.censored_patterns import Pattern, censored_of, drop_outside, find_patterns
 from deepbc.queries.choice_tree import ChoiceTree
@@ -48,20 +46,6 @@ class Search:
     ) -> ModeProblem:
         """The problem for given aims, if need be with another model or solver."""
         return ModeProblem.of(scm or self.scm, solver or self.solver, self.distance, self.scope, aims)
-
-    def inner(self, aims: Mapping[str, Asked]) -> list[str]:
-        """The numbers asked to lie in an interval whose own noise can meet either end."""
-        if not self.solver.pins or self.solver.supports(()) is not None:
-            return []
-
-        return [
-            name
-            for name, aim in aims.items()
-            if aim.interval
-            and name in self.scope
-            and not self.scm.variables[name].discrete
-            and self.scm.mechanisms[name].pinnable
-        ]
 
 
 def solve(search: Search, question: Question, aims: Mapping[str, Asked], cutoff: Tensor | None = None) -> Worlds:
@@ -143,16 +127,14 @@ def _solve_decided(
     """Finds the nearest worlds of rows in which it is decided where censored variables are."""
     discrete = undecided(search.scm, aims, search.scope)
     if not discrete or not question.rows:
-        return _solve_inside(search.problem, question, aims, search, cutoff)
+        return _solve_inside(search.problem(aims), question, search, cutoff)
 
     return _solve_discrete(search, question, aims, discrete, cutoff)
 
 
-def _solve_inside(
-    make: Make, question: Question, aims: Mapping[str, Asked], search: Search, cutoff: Tensor | None
-) -> Worlds:
+def _solve_inside(problem: ModeProblem, question: Question, search: Search, cutoff: Tensor | None) -> Worlds:
     """Solves rows; those that leave the inside of a censored variable failed."""
-    return drop_outside(search.scm, solve_within(make, question, aims, search.inner(aims), cutoff), LEFT)
+    return drop_outside(search.scm, problem.solve(question, cutoff), LEFT)
 
 
 def _solve_discrete(
@@ -206,7 +188,7 @@ def _solve_again(
         worlds.put(lost.nonzero().squeeze(-1), again.take(lost.nonzero().squeeze(-1)))
     unmet = (found.status != SolverStatus.CONVERGED) & (worlds.status != SolverStatus.CONVERGED)
     worlds.status[unmet] = found.status[unmet]
-    worlds.certainty.copy_(found.certainty)
+    worlds.certainty.mul_(found.certainty)
 
     return worlds
 
@@ -226,7 +208,7 @@ def _solve_pinned(
     model = relaxed(search.scm, relax) if relax else search.scm
     model = relaxed(model, follow, straight_through=True) if follow else model
 
-    return _solve_inside(partial(search.problem, scm=model), question, wanted, search, cutoff)
+    return _solve_inside(search.problem(wanted, scm=model), question, search, cutoff)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,10 @@ from deepbc.numerics.batched import concat_last, join, select
 
 # Weight 0 means the limit from above, the minimum-norm one of the optimal solutions; it also bounds curvatures below.
 MIN_WEIGHT = 1e-9
-# Costs that are not differentiable at rest are never evaluated nearer to it.
-KINK_MARGIN = 1e-9
+# The slope of a cost at its kink is taken so far from it, and its curvature no nearer than that.
+KINK_MARGIN, BESIDE_KINK = 1e-7, 1e-3
+# No noise is sought farther from rest than so many standard deviations, and one that moves for free than so many.
+MAX_RADIUS, FREE_RADIUS = 6.0, 60.0
 
 # Computes the implied noises `(rows, implied)` and the constrained values `(rows, constraints)` from the free
 # coordinates `(rows, free)` and what else is given, row by row.
@@ -55,7 +57,10 @@ class Term:
 
 
 class Cost:
-    """Creates the cost of moving all noises, the free ones first and then the implied.
+    r"""Creates the cost of moving all noises, the free ones first and then the implied.
+
+    A cost that rises at once when a noise begins to move has a kink at rest. It is split into a smooth part and the
+    kinks, :math:`d = s + \sum_j \kappa_j |m_j|` with moves :math:`m`; gradient and curvature are those of :math:`s`.
 
     Args:
         terms: The terms, in the order of the noises.
@@ -68,75 +73,65 @@ class Cost:
         self.group = torch.arange(len(terms)).repeat_interleave(dims).to(rest.device)
         weights = torch.tensor([term.weight for term in terms], dtype=rest.dtype, device=rest.device)
         self.weights = weights[self.group]
-        # The unit of the cost, to which tolerances and restart criteria are relative: the least positive weight.
+        # The unit of the cost, to which tolerances are relative: the least positive weight.
         self.scale = min((term.weight for term in terms if term.weight), default=1.0)
         # Where all weights are 0, all are alike.
         floor = MIN_WEIGHT * self.scale if any(term.weight for term in terms) else 1.0
         self.floored = torch.where(self.weights > 0, self.weights, floor)
-        self._doubled = 2 * self.floored
         self.squared = all(term.distance.squared for term in terms)
         parts = zip(self.terms, self.split(rest), strict=True)
         kinks = [not self.squared and term.distance.has_kink(part) for term, part in parts]
-        rough = [isinstance(term.distance, Power) and term.distance.p < 2 for term in terms]
         self.kinked = torch.tensor(kinks, dtype=torch.bool, device=rest.device)[self.group]
-        self.rough = bool(self.kinked.any()) or any(rough)
 
     def split(self, noises: Tensor) -> tuple[Tensor, ...]:
         """Splits noises by term."""
         return noises.split([term.dim for term in self.terms], dim=-1) if self.terms else ()
 
-    def value(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Computes the cost, with shape `(rows,)`; `smoothing` is the radius within which kinks are rounded."""
+    def value(self, noises: Tensor, rest: Tensor) -> Tensor:
+        """Computes the cost, with shape `(rows,)`."""
         if self.squared:
             return (noises - rest).square() @ self.floored
 
-        smoothed = self._smoothed(noises, rest, smoothing)
-        parts = zip(self.terms, self.split(smoothed), self.split(rest), self.split(self.floored), strict=True)
+        parts = zip(self.terms, self.split(noises), self.split(rest), self.split(self.floored), strict=True)
 
         return sum((w[0] * term.distance.value(z, u) for term, z, u, w in parts), torch.zeros_like(noises[:, 0]))
 
-    def gradient(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Computes the gradient with respect to the noises, with shape `(rows, noises)`."""
-        if self.squared:
-            return self._doubled * (noises - rest)
+    def kinks(self, rest: Tensor) -> Tensor:
+        r"""Computes the weights :math:`\kappa` of the kinks, zero where there is none, with shape `(rows, noises)`."""
+        return self.kinked * self.floored * self._each(Distance.gradient, rest + KINK_MARGIN, rest).abs()
 
+    def gradient(self, noises: Tensor, rest: Tensor) -> Tensor:
+        """Computes the gradient of the smooth part, with shape `(rows, noises)`."""
         move = noises - rest
-        slope = self._each(Distance.gradient, self._smoothed(noises, rest, smoothing), rest)
-        if smoothing:
-            slope = torch.where(
-                self.kinked, slope.abs() * move / torch.hypot(move, torch.full_like(move, smoothing)), slope
-            )
-
-        return self.floored * slope
-
-    def curvature(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Computes an upper estimate of the diagonal of the Hessian, with shape `(rows, noises)`."""
         if self.squared:
-            return self._doubled.expand_as(noises)
+            return 2 * self.floored * move
 
-        move = noises - rest
-        floor = torch.where(move < 0, -1.0, 1.0) * move.abs().clamp_min(smoothing)
-        curvature = self._each(Distance.curvature, rest + floor, rest)
-        slope = self._each(Distance.gradient, self._smoothed(noises, rest, smoothing), rest).abs()
-        # At a kink that of the quadratic majoriser (as in iteratively reweighted least squares).
-        majoriser = slope / torch.hypot(move, torch.full_like(move, max(smoothing, KINK_MARGIN)))
+        slope = self.floored * self._each(Distance.gradient, noises, rest)
 
-        return self.floored * torch.where(self.kinked, majoriser, curvature).clamp_min(MIN_WEIGHT)
+        return slope - self.kinks(rest) * move.sign() if self.kinked.any() else slope
 
-    def inverse_curvature(self, noises: Tensor, rest: Tensor, smoothing: float = 0.0) -> Tensor:
-        """Computes the reciprocal of the curvature, with shape `(rows, noises)`."""
+    def curvature(self, noises: Tensor, rest: Tensor) -> Tensor:
+        """Computes the diagonal of the Hessian of the smooth part, with shape `(rows, noises)`."""
         if self.squared:
-            return self._doubled.reciprocal().expand_as(noises)
+            return (2 * self.floored).expand_as(noises)
 
-        return self.curvature(noises, rest, smoothing).reciprocal()
-
-    def _smoothed(self, noises: Tensor, rest: Tensor, smoothing: float) -> Tensor:
-        """Replaces the move `m` of kinked noises by `sqrt(m^2 + s^2) - s`, which makes the cost smooth at rest."""
+        # Differences are taken beside a kink, not across it.
         move = noises - rest
-        near = (torch.hypot(move, torch.full_like(move, smoothing)) - smoothing).clamp_min(KINK_MARGIN)
-        side = torch.where(move < 0, -1.0, 1.0)
+        beside = torch.where(move < 0, -1.0, 1.0) * move.abs().clamp_min(BESIDE_KINK)
+        curvature = self._each(Distance.curvature, torch.where(self.kinked, rest + beside, noises), rest)
+        straight = torch.tensor([isinstance(term.distance, Power) and term.distance.p == 1 for term in self.terms])
 
-        return torch.where(self.kinked, rest + side * near, noises) if smoothing else noises
+        return self.floored * torch.where(straight.to(rest.device)[self.group], 0.0, curvature)
+
+    def radius(self, cost: Tensor) -> Tensor:
+        """How far each noise alone can move for a cost `(rows,)`, within limits, with shape `(rows, noises)`."""
+        powers = [term.distance.p if isinstance(term.distance, Power) else torch.inf for term in self.terms]
+        power = torch.tensor(powers, dtype=cost.dtype, device=cost.device)[self.group]
+        reach = (cost.unsqueeze(-1) / self.floored) ** (1 / power)
+
+        reach = torch.where(power.isinf(), MAX_RADIUS, reach.nan_to_num(nan=MAX_RADIUS).clamp(max=MAX_RADIUS))
+
+        return torch.where(self.weights > 0, reach, FREE_RADIUS)
 
     def _each(self, what: Callable[[Distance, Tensor, Tensor], Tensor], noises: Tensor, rest: Tensor) -> Tensor:
         parts = zip(self.terms, self.split(noises), self.split(rest), strict=True)
@@ -259,16 +254,25 @@ class Solution:
     Args:
         noises: The free and implied noises, with shape `(rows, noises)`; a fixed one is exactly as it was.
         status: The `SolverStatus` of each row, with shape `(rows,)`.
+        certainty: One minus the probability that a lower minimum was missed, with shape `(rows,)`; None where a solver
+            looks for no other minimum than the one that it reaches.
     """
 
     noises: Tensor
     status: Tensor
+    certainty: Tensor | None = None
 
     def where(self, rows: Tensor, other: "Solution") -> "Solution":
         """Takes the rows of a mask from this solution and the rest from another."""
+        mine, theirs = (
+            torch.ones_like(rows, dtype=torch.double) if each.certainty is None else each.certainty
+            for each in (self, other)
+        )
+
         return Solution(
             torch.where(rows[:, None], self.noises, other.noises),
             torch.where(rows, self.status, other.status),
+            torch.where(rows, mine, theirs),
         )
 
 

@@ -324,8 +324,8 @@ def test_valleys_of_a_wavy_score_are_found():
     u_b = (torch.logit(y)[:, None] / (a + 1) - mean(a)) / 0.6
     lowest = ((a - rows.noise["a"][:, None]) ** 2 + (u_b - rows.noise["b"][:, None]) ** 2).amin(1)
     assert (cf.status == "converged").all()
-    # Of rows that do not look around, 117 are worse.
-    assert (cf.distance > lowest + 1e-3).sum() <= 2
+    # Of rows that do not look around, 117 are worse; certainty announces 2.5.
+    assert (cf.distance > lowest + 1e-3).sum() <= 5
 
 
 # a -> b = a + u.
