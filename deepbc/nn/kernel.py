@@ -139,7 +139,7 @@ class KernelFunction(nn.Module):
         """What is multiplied by what is learned, with shape `(*batch, coefficients)`."""
         if self.last is None or not torch.equal(self.last[0], context):
             assert self.transform is not None  # noqa: S101 # it learns
-            parts = [torch.ones_like(context[..., :1]), context, self._bumps(context, self._count())]
+            parts = [context.new_ones(*context.shape[:-1], 1), context, self._bumps(context, self._count())]
             self.last = context, torch.cat(parts, dim=-1) @ self.transform
 
         return self.last[1]
